@@ -77,9 +77,7 @@ else:
         for home, names in _HOMES.items():
             if name in names:
                 # So that it is looked up but once.
-                return globals().setdefault(
-                    name, getattr(import_module(f"{__name__}.{home}"), name)
-                )
+                return globals().setdefault(name, getattr(import_module(f"skdpot.{home}"), name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():

@@ -30,6 +30,7 @@ from skdpot.privacy.charging import (
     Preview,
     ReleasePlan,
     is_budget_accountant,
+    load_accountant,
     permit_of_process,
 )
 from skdpot.privacy.checks import (
@@ -40,6 +41,7 @@ from skdpot.privacy.checks import (
     to_display,
     without_sizes,
 )
+from skdpot.privacy.ledger import PrivacyLedger
 
 # Seconds between two looks at the clock.
 _PAUSE = 1.0
@@ -173,7 +175,7 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
         return
     # The first frame that is neither ours nor of a library that calls us is the user's.
     frame, level, in_folds = sys._getframe(1), 2, False
-    while frame.f_back is not None and _is_library(frame.f_back):
+    while frame.f_back is not None and is_library(frame.f_back):
         frame, level = frame.f_back, level + 1
         in_folds |= frame.f_globals["__name__"].startswith("sklearn.model_selection")
     # Python shows a warning once for each line. Searches and cross-validation set filters anew for
@@ -186,10 +188,10 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
     warnings.warn(message, category, stacklevel=level + 1)
 
 
-def _is_library(frame: FrameType) -> bool:
+def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
     room = frame.f_globals.get("__name__", "").partition(".")[0]
-    return room in ("skdpot", "sklearn", "joblib", "contextlib", "numpy")
+    return room in "skdpot sklearn joblib contextlib numpy scipy pandas polars".split()
 
 
 LOST_GROUPS = (
@@ -388,14 +390,17 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         note = "The entries of the ledger say whether it was charged before this."
         refused = True
         try:
-            plan.charge_to(self.ledger)
+            receipt = plan.charge_to(self.ledger, pending=True)
             refused = False
             note = (
                 "The ledger was charged before this, and stays charged: see its entries. The "
                 "release is lost, and another call is charged again."
             )
             with np.errstate(all="ignore"):
-                return keep(self._run(plan, data))
+                released = keep(self._run(plan, data))
+            if receipt is not None:
+                self.ledger.finish(receipt)
+            return released
         except BaseException as error:
             if not (refused and isinstance(error, Exception)):
                 # An interruption says nothing about how far the charge has come.
@@ -438,6 +443,49 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             state["ledger"] = DetachedLedger()
         state["_permit"] = permit_of_process()
         return state
+
+
+def make_trial(candidate: Any) -> Any:
+    """Return a copy of a candidate that charges no ledger, prints nothing and keeps no files.
+
+    It is fitted on a part of one block. Noise on its scores covers everything that it computes from
+    its block: the search pays for its charges, and the length of a ledger or of printed text would
+    reveal how many candidates there were.
+    """
+    trial = clone(candidate)
+    for part in [trial, *trial.get_params(deep=True).values()]:
+        # Callbacks of scikit-learn may show or keep what they are told.
+        if hasattr(part, "set_callbacks") and not isinstance(part, type):
+            part.set_callbacks()
+    changes: dict[str, Any] = {}
+    for path, value in trial.get_params(deep=True).items():
+        name = path.rpartition("__")[2]
+        # A cache on disk would keep models of blocks.
+        if name in ("ledger", "memory"):
+            changes[path] = None
+        elif name == "accountant":
+            # diffprivlib's models would charge the default one otherwise.
+            changes[path] = load_accountant("BudgetAccountant")()
+        elif name == "verbose" and value:
+            changes[path] = False
+        elif not hasattr(value, "get_params"):
+            changes[path] = _charging_nobody(value)
+    return trial.set_params(**changes)
+
+
+def _charging_nobody(value: Any) -> Any:
+    """Return a parameter's value without ledgers, also within containers such as a grid."""
+    if isinstance(value, PrivacyLedger):
+        return None
+    if is_budget_accountant(value):
+        return load_accountant("BudgetAccountant")()
+    if type(value) is dict:
+        return {key: _charging_nobody(inside) for key, inside in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_charging_nobody, value))
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return make_trial(value)
+    return value
 
 
 def _check_n_records(n_records: Any) -> int:

@@ -1,40 +1,46 @@
 """Commands of ``python -m skdpot``: a demo, and releases of files without any Python."""
 
 import argparse
+import json
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from skdpot import __version__
-from skdpot.privacy import PrivacyLedger
+from skdpot.privacy import PrivacyLedger, Receipt
+
+_STATUS = (
+    "Exit status: 0 if all is done; 1 if it failed and nothing was charged; 2 if the command line "
+    "is wrong; 3 if it failed after a charge, and says what is kept; 130 if it was interrupted."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the first argument names, and return the exit status.
-
-    A command line that is wrong ends the process with 2.
-    """
+    """Run the command that the first argument names, and return the exit status."""
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings():
         # A warning's line of code says nothing to somebody in a shell.
         warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
         try:
             options.do(options)
-        except (ArithmeticError, ImportError, MemoryError, OSError, RuntimeError, TypeError,
-                ValueError) as error:  # fmt: skip
-            # Notes say whether the ledger was charged.
+        except Exception as error:
             # The options of a command line stand for arguments of Python.
-            text = str(error).replace("again=True", "--again")
+            text = str(error).replace("again=True", "--again").replace("pass sep=", "pass --sep ")
             text = text.replace("pass a smaller delta", "give a smaller --delta")
-            _say(f"error: {text}", *getattr(error, "__notes__", ()))
-            return 1
+            text = text.replace("pass another encoding", "name it by --encoding")
+            # They say that the ledger was charged.
+            notes = getattr(error, "__notes__", ())
+            _say(f"error: {text or type(error).__name__}", *notes)
+            return 3 if notes else 1
         except KeyboardInterrupt as error:
             _say("interrupted.", *getattr(error, "__notes__", ()))
             # What shells return for an interrupted command.
@@ -66,7 +72,32 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _show_ledger(options: argparse.Namespace) -> None:
-    print(PrivacyLedger.open(options.ledger).report())
+    told: Any
+    ledger = PrivacyLedger.open(options.ledger, after=options.after)
+    if options.what == "backup":
+        copy = options.out or options.ledger.with_name(f"{options.ledger.name}.backup")
+        _check_new(copy)
+        ledger.backup(copy)
+        told, said = {"backup": str(copy)}, f"Backup: {copy}"
+    elif options.what == "receipt":
+        told = asdict(ledger.receipt())
+        said = json.dumps(told)
+    else:
+        report = ledger.report()
+        told, said = report.as_dict(), str(report)
+        if options.what == "charges":
+            told, said = told["charges"], "\n".join(map(_line, report.entries))
+    print(json.dumps(told, indent=1) if options.json else said)
+
+
+def _line(entry: Any) -> str:
+    cost = "priced by its noise" if entry.pair is None else _pair(entry.pair)
+    state = "" if entry.released else "  charged, not released"
+    return f"{entry.number}  {entry.time}  per {entry.unit}  {entry.label}  {cost}{state}"
+
+
+def _receipt(text: str) -> Receipt:
+    return Receipt(**json.loads(text))
 
 
 def _warm(options: argparse.Namespace) -> None:
@@ -87,9 +118,8 @@ def _warm(options: argparse.Namespace) -> None:
     worth, bounds = rng.random((6, 4)), {"target_bounds": (0, 5), "source_bounds": (0, 5)}
     with compiled_at_once():
         for solver in ("exact", "entropic"):
-            projector = transport.Projector(
-                rng.random((n_points, n_points)), base, 1.0, solver=solver
-            )
+            square = rng.random((n_points, n_points))
+            projector = transport.Projector(square, base, 1.0, solver=solver)
             projector.project(transport.normalise_rows(weights))
         transport.clip_to_polytope(transport.kl_projection(weights, base, 1.0), base, 1.0)
         transport.exact_transport(cost, masses, equal)
@@ -118,7 +148,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     header = None
     if options.schema == "auto":
         # No type of a file is used: each column may have numbers or text.
-        header = tables.read_header(options.data).astype(object)
+        header = tables.read_header(options.data, options.sep, options.encoding).astype(object)
         columns = [tables.Column(name, tables.NUMERIC) for name in header]
         declared = tables.TableSchema(tuple(columns))
     elif Path(options.schema).is_file():
@@ -133,7 +163,8 @@ def _synthesize(options: argparse.Namespace) -> None:
             suffix_of(path)
         if not options.data.is_file():
             raise ValueError(f"there is no file {str(options.data)!r}.")
-        _check_new(options.out, options.save, options.report)
+        kept = options.save or options.out.with_name(f"{options.out.name}.npz")
+        _check_new(options.out, kept, options.report, beside=options.ledger)
         if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
             raise ValueError(f"{options.report} must end with .txt, .html or .json.")
     ledger = _open_ledger(options)
@@ -146,31 +177,59 @@ def _synthesize(options: argparse.Namespace) -> None:
     # Shown before the table is read, and whatever is in it.
     print(f"{preview}\nErrors are those of {guessed} (--records).", flush=True)
     if preview.refusal is not None:
-        raise ValueError(
-            f"{preview.refusal} If the table has more than {guessed}, say so: --records."
-        )
+        raise ValueError(f"{preview.refusal} If the table has more than {guessed}: --records.")
     if options.preview:
         return
     table, groups = _read_table(options, declared)
     generator.fit(table, groups=groups)
-    # Before rows are drawn: if the process is killed now, what was charged is not lost.
-    if options.save is not None:
-        generator.save(options.save)
-    names = [column.name for column in declared.declared]
-    if options.groups is None:
-        made, said = generator.sample(options.rows), f"{options.rows} synthetic records"
-    else:
-        made = generator.sample(n_users=options.rows)
-        said = f"{options.rows} synthetic people with {len(made)} records"
-        names = [options.groups, *names]
-    # Nobody shall take a part of a table for all of it.
-    # In the same folder, so that it is renamed and not copied.
-    draft = options.out.with_name(f".unfinished-{options.out.name}")
-    write_table_file(draft, made.set_axis(names, axis=1))
-    os.replace(draft, options.out)
-    if options.report is not None:
-        generator.quality().save(options.report)
-    print(f"{said}: {options.out}\n{generator.privacy_guarantee_}")
+    # The budget is spent: whatever happens now, the release is kept, and rows can be drawn from it.
+    said = "The budget is spent, and the release could not be saved."
+    try:
+        place = _kept(generator, kept)
+        load = f"DPSinkhornGenerator.load({str(place)!r}).sample({options.rows})"
+        said = f"The budget is spent. The release is in {place}: {load} draws rows at no cost."
+        names = [column.name for column in declared.declared]
+        if options.groups is None:
+            made, about = generator.sample(options.rows), f"{options.rows} synthetic records"
+        else:
+            made = generator.sample(n_users=options.rows)
+            about = f"{options.rows} synthetic people with {len(made)} records"
+            names = [options.groups, *names]
+        # Nobody shall take a part of a table for all of it.
+        # In the same folder, so that it is renamed and not copied.
+        draft = options.out.with_name(f".unfinished-{options.out.name}")
+        write_table_file(draft, made.set_axis(names, axis=1))
+        os.replace(draft, options.out)
+        if options.report is not None:
+            generator.quality().save(options.report)
+        print(f"{about}: {options.out}\nFitted release: {place}\n{generator.privacy_guarantee_}")
+        if ledger is None:
+            print("No ledger was charged: --ledger FILE keeps count of what is spent.")
+        else:
+            print(
+                f"Charged: {_pair((options.epsilon, options.delta))}. Spent in all: "
+                f"{_pair(ledger.spent())}. Left: {_pair(ledger.remaining())}.\nReceipt, to be kept "
+                f"away from the ledger: {json.dumps(asdict(ledger.receipt()))}"
+            )
+        if place != kept:
+            raise OSError(f"{kept} could not be written.")
+    except BaseException as error:
+        error.add_note(said)
+        raise
+
+
+def _kept(generator: Any, path: Path) -> Path:
+    """Save a fitted generator, in another folder if it cannot be saved here; return where."""
+    try:
+        generator.save(path)
+    except OSError:
+        path = Path(tempfile.mkdtemp(prefix="skdpot-")) / path.name
+        generator.save(path)
+    return path
+
+
+def _pair(pair: tuple[float, float]) -> str:
+    return f"epsilon {pair[0]:.6g} and delta {pair[1]:.3g}"
 
 
 def _template(options: argparse.Namespace) -> None:
@@ -179,7 +238,7 @@ def _template(options: argparse.Namespace) -> None:
 
     _check_new(options.out)
     # Only names and types: a value in the schema would be published with it.
-    schema_template(read_header(options.data), options.out)
+    schema_template(read_header(options.data, options.sep, options.encoding), options.out)
     print(f"Schema to be filled in: {options.out}. No value of the table was looked at.")
     if suffix_of(options.data) == ".csv":
         print("The first line is taken for the names of the columns.")
@@ -192,17 +251,16 @@ def _template(options: argparse.Namespace) -> None:
 
 def _part(options: argparse.Namespace) -> None:
     from skdpot.parts import Agreement, make_part
-    from skdpot.tables import read_table_file
+    from skdpot.tables import number_in_file, read_table_file
 
-    _check_new(options.out)
+    _check_new(options.out, beside=options.ledger)
     agreement = Agreement.load(options.agreement)
     # Before the ledger is created: a mistyped name shall leave no file.
     if options.owner not in agreement.owners:
-        raise ValueError(
-            f"{options.owner!r} is no owner; those of the agreement are {list(agreement.owners)}."
-        )
+        raise ValueError(f"{options.owner!r} is no owner; they are {list(agreement.owners)}.")
+    frame = read_table_file(options.data, (), **_reading(options))
     # Types are found value by value: one value must not change the type of a column.
-    frame = read_table_file(options.data, ()).map(_number_or_text)
+    frame = frame.map(partial(number_in_file, decimal=options.decimal, missing=options.na))
     if options.labels is not None and options.labels not in frame:
         raise ValueError(f"--labels {options.labels!r} is no column; they are {list(frame)}.")
     # The group of each row is no column of what is released.
@@ -221,11 +279,8 @@ def _combine(options: argparse.Namespace) -> None:
     print(f"sum of {len(options.parts)} parts: {options.out}\n{fitted.privacy_guarantee_}")
 
 
-def _number_or_text(text: Any) -> Any:
-    for kind in (int, float):
-        with suppress(ValueError, TypeError, OverflowError):
-            return kind(text)
-    return text
+def _reading(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("sep", "decimal", "encoding", "na")}
 
 
 def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
@@ -234,7 +289,7 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
 
     groups = options.groups
     person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
-    table = read_table_file(options.data, [*declared.columns, *person])
+    table = read_table_file(options.data, [*declared.columns, *person], **_reading(options))
     if groups is not None and groups not in table:
         raise ValueError(f"the table lacks the columns {[groups]}, which names people.")
     people = None if groups is None else table.pop(groups)
@@ -266,12 +321,16 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
     return PrivacyLedger(*options.budget, path=place, neighbouring=options.neighbouring)
 
 
-def _check_new(*paths: Path | None) -> None:
+def _check_new(*paths: Path | None, beside: Path | None = None) -> None:
     """Raise if a result could not be written, or would replace a file; nothing is charged yet."""
+    named = [path.resolve() for path in (*paths, beside) if path is not None]
+    if len(set(named)) < len(named):
+        raise ValueError("two of the files have the same name: name another one.")
     for path in filter(None, paths):
         # So no result replaces what is read, a ledger, or an earlier release.
         if path.exists():
-            raise ValueError(f"{path} exists, and is not replaced: name another file.")
+            kept = " DPSinkhornGenerator.load draws from what it keeps." * (path.suffix == ".npz")
+            raise ValueError(f"{path} exists, and is not replaced: name another file.{kept}")
         # SQLite would take the last two for its own, and lose charges.
         if path.name.endswith((".key", "-wal", "-shm")):
             raise ValueError(f"{path} has the name of a ledger's file: name another one.")
@@ -299,13 +358,13 @@ def _count(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m skdpot")
+    parser = argparse.ArgumentParser(prog="python -m skdpot", epilog=_STATUS)
     parser.add_argument("--version", action="version", version=f"skdpot {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(do: Any, name: str, about: str, **defaults: Any) -> Any:
         # `error` ends the process with the usage of this command.
-        made = commands.add_parser(name, help=about, description=about)
+        made = commands.add_parser(name, help=about, description=about, epilog=_STATUS)
         made.set_defaults(do=do, error=made.error, **defaults)
         return made.add_argument
 
@@ -316,19 +375,36 @@ def _parser() -> argparse.ArgumentParser:
     }  # fmt: skip
     command(_demo, "demo", "release a number and rows of simulated data, in seconds")
     command(_warm, "warm", "compile and cache all kernels, so that first calls need not wait")
-    add = command(_show_ledger, "ledger", "show what a ledger has recorded, and what is left")
+
+    def add_reading(add: Any) -> None:
+        add("--sep", type=lambda text: text.replace("\\t", "\t"), default=",", metavar="CHARACTER",
+            help="separates the fields of a .csv file (default: a comma)")  # fmt: skip
+        add("--decimal", default=".", metavar="CHARACTER", help="its decimal point")
+        add("--encoding", default="utf-8-sig", help="its encoding (default: UTF-8)")
+        add("--na", action="append", default=[], metavar="TEXT",
+            help="a further text that stands for a missing value; may be repeated")  # fmt: skip
+
+    add = command(_show_ledger, "ledger", "show or copy what a ledger has recorded")
+    add("what", choices=("report", "charges", "receipt", "backup"), nargs="?", default="report",
+        help="the report, the charges, the receipt of the last one, or a copy")  # fmt: skip
     add("ledger", **file)
+    add("--json", action="store_true", help="print JSON")
+    add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
+    add("--after", type=_receipt, metavar="RECEIPT",
+        help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
     add = command(_template, "template", "write a schema of a table to be filled in from public "
                   "knowledge; no value is read, and the first line of a .csv file must contain the "
                   "names of the columns")  # fmt: skip
     add("data", type=Path, help="the private table: .csv or .parquet")
+    add_reading(add)
     add("--out", type=Path, required=True, metavar="JSON", help="must not exist")
 
     add = command(_part, "part", "release an owner's part of sums of several owners, charged to "
                   "her ledger; the file may be published", neighbouring="replace_one",
                   preview=False)  # fmt: skip
     add("data", type=Path, help="her private rows: .csv or .parquet")
+    add_reading(add)
     add("--agreement", type=Path, required=True, metavar="JSON",
         help="the file of the agreement, the same for all owners")  # fmt: skip
     add("--owner", required=True, metavar="NAME", help="her name in the agreement")
@@ -346,8 +422,9 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command(_synthesize, "synthesize", "make a synthetic table from a private one, with "
                   "differential privacy for every row; first shows the price and the expected "
-                  "errors", neighbouring="add_remove")  # fmt: skip
-    add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
+                  "errors")  # fmt: skip
+    add("data", type=Path, help="the private table: .csv or .csv.gz, or .parquet with pyarrow")
+    add_reading(add)
     add("--schema", required=True, metavar="JSON",
         help="possible values of the columns, public; other columns are left out. 'auto' finds "
         "them with noise, for a tenth of the budget")  # fmt: skip
@@ -362,7 +439,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--target", metavar="COLUMN", help="column that models will predict")
     add("--ledger", **file, help="ledger to charge")
     add("--budget", **budget)
-    add("--save", **file, help="save the fitted generator; you may publish it, too")
+    add("--neighbouring", choices=("add_remove", "replace_one"), default="add_remove",
+        help="relation of a new ledger; samplers and distances need replace_one, which may double "
+        "the noise here (default: %(default)s)")  # fmt: skip
+    add("--save", **file,
+        help="the fitted generator; you may publish it, too (default: OUT.npz)")  # fmt: skip
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")

@@ -3,7 +3,8 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -21,27 +22,14 @@ if TYPE_CHECKING:
         """Leave the signature of a method as it is, which scikit-learn's own hides."""
 else:
     from sklearn.base import _fit_context as fit_context
-from contextlib import AbstractContextManager
-from functools import cache
-
 from sklearn.utils.validation import _check_method_params as metadata_at
 from threadpoolctl import ThreadpoolController
 
 __all__ = [
-    "HasMethods",
-    "Interval",
-    "InvalidParameterError",
-    "StrOptions",
-    "clone_parametrized",
-    "fit_context",
-    "groups_are_lost",
-    "metadata_at",
-    "output_container",
-    "removed_tree_types",
-    "rows_at",
-    "validate_nested_parameters",
-    "validate_parameters",
-]
+    "HasMethods", "Interval", "InvalidParameterError", "StrOptions", "clone_parametrized",
+    "fit_context", "groups_are_lost", "metadata_at", "output_container", "removed_tree_types",
+    "rows_at", "validate_nested_parameters", "validate_parameters",
+]  # fmt: skip
 
 # scikit-learn 1.8 was the last to have these in `sklearn.tree._tree`, as these types.
 REMOVED_TREE_TYPES = {"DTYPE": np.float32, "DOUBLE": np.float64}
@@ -106,9 +94,7 @@ def removed_tree_types() -> Iterator[None]:
     from sklearn.tree import _tree
 
     with _lock:
-        missing = {
-            name: kind for name, kind in REMOVED_TREE_TYPES.items() if not hasattr(_tree, name)
-        }
+        missing = {n: kind for n, kind in REMOVED_TREE_TYPES.items() if not hasattr(_tree, n)}
         try:
             for name, kind in missing.items():
                 setattr(_tree, name, kind)

@@ -812,9 +812,7 @@ class LedgerDisplay:
     unit: str | None = None
 
     @classmethod
-    def from_ledger(
-        cls, ledger: Any, *, unit: str | None = None, ax: Any = None
-    ) -> "LedgerDisplay":
+    def from_ledger(cls, ledger: Any, *, unit: Any = None, ax: Any = None) -> "LedgerDisplay":
         """Plot the charges of a ledger, without changing it.
 
         Parameters

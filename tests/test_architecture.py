@@ -64,6 +64,8 @@ MAY_IMPORT_INSTEAD = {
     | {"diffprivlib", "dp_accounting", "skdpot._sklearn_compat", "skdpot.privacy"},  # fmt: skip
 }
 MAY_IMPORT_INSTEAD |= {
+    # Formulas of columns are of pandas.
+    "skdpot.fairness._computed": ESTIMATORS_IMPORT | {"pandas"},
     # Tables can be frames of pandas, for whoever has it.
     "skdpot.tables._frames": NUMERICS | {"narwhals", "pandas", "skdpot.tables", "skdpot.privacy"},
     # Cells of data frames are copied by the libraries that made these.

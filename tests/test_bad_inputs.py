@@ -15,9 +15,14 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import GroupKFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.svm import LinearSVC
 
 import skdpot
@@ -333,8 +338,8 @@ MISTAKES = {
          "more than 4096 cells", "Use fewer features, or mechanism='output'"),
         ("a ledger of another relation",
          lambda book: distance(book(neighbouring="add_remove")).fit(X, GROUP),
-         "PrivateSinkhornDistance, public labels: .* the ledger is for 'add_remove'",
-         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\. .*own part of their budget"),
+         "PrivateSinkhornDistance, public .* not hide how many .* the ledger is for 'add_remove'",
+         r"Use a PrivacyLedger\(.*, neighbouring='replace_one'\)\. .*own part of their budget"),
     ],
     private_ot_cost: [
         ("samples of two spaces",
@@ -381,6 +386,11 @@ MISTAKES = {
          "bounds must be declared", "A dict gives bounds by column"),
         ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
          "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("groups of which all pairs take days",
+         lambda book: private_repair(book(), groups=DeclaredGroups(range(6000))).fit(
+             PEOPLE.assign(sex=1)
+         ),
+         "nothing was charged: .* all pairs of the 6,000 groups", "Declare fewer groups"),
         ("epsilon without categories",
          lambda book: private_repair(book(), categories=None).fit(PEOPLE),
          r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
@@ -391,9 +401,7 @@ MISTAKES = {
     ],
     FairBarycenterRegressor: [
         ("the name of a column beside X",
-         lambda book: regressor(sensitive_features=None).fit(
-             PEOPLE, WAGE, sensitive_features="sex"
-         ),
+         lambda b: regressor(sensitive_features=None).fit(PEOPLE, WAGE, sensitive_features="sex"),
          r"got an object of shape \(\)", "takes the name of a column in its constructor"),
         ("no target", lambda book: regressor().fit(NUMBERS_AND_SEX, None),
          "the target y is None", r"Pass the target: fit\(X, y\)"),
@@ -424,9 +432,7 @@ MISTAKES = {
     ],
     DPSinkhornGenerator: [
         ("None among the categories of a schema",
-         lambda book: of_tables(
-             book(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}
-         ).fit(TABLE),
+         lambda b: of_tables(b(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}).fit(TABLE),
          "none of them missing", "with 'missing': True where values may be missing"),
         ("dates as a table writes them",
          lambda book: of_tables(
@@ -475,7 +481,7 @@ MISTAKES = {
         ("a ledger of another relation",
          lambda book: of_vectors(book(), neighbouring="add_remove").fit(X),
          "the ledger is for 'replace_one'",
-         r"PrivacyLedger\(neighbouring='add_remove'\), or set neighbouring='replace_one' here"),
+         r"PrivacyLedger\(.*, neighbouring='add_remove'\), or set neighbouring='replace_one' here"),
         ("a misspelt condition", lambda book: people().sample(5, given={"agee": 30}),
          "a condition on 'agee', and the table has no such column",
          r"Those are \['age', 'city'\]"),
@@ -508,9 +514,7 @@ MISTAKES = {
              1)).fit(UTILITIES),
          "no feasible plan", "must receive at least 54 .* can give at most 3"),
         ("gaps",
-         lambda book: allocation(None, epsilon=None).fit(
-             np.where(UTILITIES > 4, np.nan, UTILITIES)
-         ),
+         lambda b: allocation(None, epsilon=None).fit(np.where(UTILITIES > 4, np.nan, UTILITIES)),
          "Input X contains NaN", r"adjacency=X.notna\(\) .* a number that is public"),
         ("text", lambda book: allocation(book()).fit(np.array([["dear", "cheap"]])),
          "X holds text", "becomes X by its method pivot"),
@@ -534,15 +538,17 @@ MISTAKES = {
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
-        ("words beside a score of the label 1",
-         lambda book: search(book(), scoring="f1").fit(RECORDS, np.where(LABELS, "yes", "no")),
-         "1 is positive for scoring=f1", "text where numbers .* are declared.*convert"),
         ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
          "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
         ("scores of candidates", lambda book: search(book()).cv_results_,
          "has no cv_results_", "See best_params_ and best_score_"),
     ],
     PrivacyLedger: [
+        ("no budget", lambda book: PrivacyLedger(),
+         "epsilon of a budget must be a number above 0", "None to record only; got 0.0"),
+        ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
+         "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
+        ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
         ("a budget as text", lambda book: PrivacyLedger("3"),
          "got '3'", "must be a number above 0"),
         ("a path where nothing is", lambda book: PrivacyLedger.open("nothing/here.sqlite"),
@@ -633,6 +639,15 @@ MISTAKES = {
         ("a quotation mark that is not closed",
          lambda book: read_table_file(written('x,note\n1,fine\n1,"open\n1,fine\n'), []),
          "cannot be read as a CSV file", "A quotation mark is not closed"),
+        ("another separator", lambda book: read_table_file(written("x;y\n1;2\n"), []),
+         "has other separators", "pass sep=';'"),
+        ("no separator", lambda book: read_table_file(written("x\n1\n"), [], sep=""),
+         "sep must be one character", "got ''"),
+        ("another encoding",
+         lambda book: read_table_file(written("x\ncaf\u00e9\n"), [], encoding="ascii"),
+         "no text in ASCII", "pass another encoding"),
+        ("no encoding", lambda book: read_table_file(written("x\n1\n"), [], encoding="utf-9"),
+         "unknown encoding", "utf-9"),
     ],
     barycenter_rounds: [
         ("no candidates",
@@ -661,16 +676,12 @@ BESIDE_ROWS = {
     "repair, attribute": lambda book, turned: private_repair(book(), sensitive_features=None).fit(
         NUMBERS, sensitive_features=turned(SEX)
     ),
-    "repair, new rows": lambda book, turned: fitted_repair().transform(
-        NUMBERS, sensitive_features=turned(SEX)
-    ),
+    "repair, new rows": lambda b, t: fitted_repair().transform(NUMBERS, sensitive_features=t(SEX)),
     "repair, labels": lambda book, turned: repair().repair(PEOPLE, turned(HIRED)),
     "regressor, attribute": lambda book, turned: private_regressor(
         book(), sensitive_features=None
     ).fit(NUMBERS, WAGE, sensitive_features=turned(SEX)),
-    "regressor, targets": lambda book, turned: private_regressor(book()).fit(
-        NUMBERS_AND_SEX, turned(WAGE)
-    ),
+    "regressor, targets": lambda book, t: private_regressor(book()).fit(NUMBERS_AND_SEX, t(WAGE)),
     "regressor, weights": lambda book, turned: regressor().fit(
         NUMBERS_AND_SEX, WAGE, sample_weight=turned(np.ones(60))
     ),
@@ -680,18 +691,12 @@ BESIDE_ROWS = {
     "regressor, score": lambda book, turned: fitted_regressor().score(
         NUMBERS, turned(WAGE), sensitive_features=SEX
     ),
-    "classifier": lambda book, turned: classifier(GaussianNB()).fit(
-        NUMBERS_AND_SEX, turned(WAGE > 0)
-    ),
+    "classifier": lambda book, t: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, t(WAGE > 0)),
     "generator, labels": lambda book, turned: of_vectors(book(), classes=["a", "b"]).fit(
         AGES, turned(GROUP)
     ),
-    "generator, people": lambda book, turned: of_tables(book()).fit(
-        TABLE, groups=turned(np.arange(60))
-    ),
-    "search, labels": lambda book, turned: search(book()).fit(
-        pd.DataFrame(RECORDS), turned(LABELS)
-    ),
+    "generator, people": lambda book, t: of_tables(book()).fit(TABLE, groups=t(np.arange(60))),
+    "search, labels": lambda book, t: search(book()).fit(pd.DataFrame(RECORDS), t(LABELS)),
     "distances of groups": lambda book, turned: metrics.ks_between_groups(
         pd.Series(WAGE), sensitive_features=turned(SEX)
     ),
@@ -715,9 +720,7 @@ NAMED = {
     ),
     "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
     "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
-    "base_measure": lambda book, named: sampler(
-        book(), base_measure=named([0.1, 0.2, 0.3], PLACE_NAMES)
-    ),
+    "base_measure": lambda book, n: sampler(book(), base_measure=n([0.1, 0.2, 0.3], PLACE_NAMES)),
     "base_measure of outputs": lambda book, named: sampler(
         book(), output_points=pd.DataFrame(PLACES, list("abc")),
         base_measure=named([0.1, 0.2, 0.3], "abc"),
@@ -776,6 +779,56 @@ ROWS_OF = {
 }  # fmt: skip
 
 
+# Searches of which all candidates fail, whatever the values.
+WORDS, THREE = np.where(LABELS, "yes", "no"), pd.Series(pd.Categorical.from_codes(LABELS, [*"xyz"]))
+CITIES = pd.DataFrame(RECORDS, columns=list("abc")).assign(city=np.resize(["Oslo", "Rome"], 200))
+
+
+def searched(X, y, estimator=None, fit=(), **options):
+    of_model = {} if estimator is None else {"estimator": estimator, "param_distributions": {}}
+    return lambda book: search(book(), refit=False, **of_model | options).fit(X, y, **dict(fit))
+
+
+FAILING = {
+    "pos_label=1 is not": searched(RECORDS, WORDS, scoring="f1"),
+    "pos_label=1": searched(CITIES[["a"]], pd.Series(WORDS), scoring="average_precision"),
+    "multi_class must be": searched(RECORDS, THREE, scoring="roc_auc"),
+    "could not convert": searched(CITIES, LABELS),
+    "Sparse": searched(sparse.csr_array(RECORDS), LABELS, GaussianNB()),
+    "'groups' parameter": searched(RECORDS, LABELS, cv=GroupKFold(2)),
+    "none of .*predict_proba": searched(RECORDS, LABELS, LinearSVC(), scoring="neg_brier_score",
+        score_range=(-1, 0)),
+    "mix of binary and continuous": searched(RECORDS, LABELS, Ridge(), scoring="accuracy"),
+    "unexpected keyword": searched(RECORDS, LABELS, fit={"weight": np.ones(200)}),
+}  # fmt: skip
+# Searches of which only values decide whether they work.
+WORKING = {
+    "the label 1": searched(RECORDS, LABELS.astype(float), scoring="f1"),
+    "a named label": searched(RECORDS, WORDS, scoring=make_scorer(f1_score, pos_label="yes")),
+    "text": searched(CITIES["city"], LABELS, make_pipeline(CountVectorizer(min_df=5), Ridge())),
+    "declared categories": searched(CITIES[["city"]], LABELS,
+        make_pipeline(OneHotEncoder(categories=[["Oslo", "Rome"]]), Ridge())),
+    "own code": searched(CITIES[["city"]], LABELS,
+        make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
+    "objects": searched(CITIES[["a"]].astype(object), THREE),
+    "groups": searched(RECORDS, LABELS, cv=GroupKFold(2), fit={"groups": np.resize(range(9), 200)}),
+    "lists": searched(RECORDS.tolist(), WORDS.tolist(), scoring="f1"),
+}  # fmt: skip
+MANY = 5 * 10**6
+# Public sizes that no machine has memory for.
+TOO_LARGE = {
+    "exact .* between 5,000,000 and 5,000,000 records": lambda book: distance(
+        book(), reg=0, metric="euclidean").preview(2 * MANY, 2, group_sizes=[MANY] * 2),
+    "noisy Sinkhorn": lambda book: NoisySinkhornDistance(bounds=(0, 1), reg=0.1, ledger=book()
+        ).preview(2 * MANY, 2, group_sizes=[MANY] * 2),
+    "covariance of 5,000,000 features": lambda book: of_vectors(book()).preview(100, MANY),
+    "66 categories and cells": lambda book: of_tables(
+        book(), model=TableSketch(n_components=10**12)).preview(1000),
+    "5,000,000 input points": lambda book: sampler(
+        book(), input_points=np.zeros((MANY, 1))).fit(np.ones((1, MANY))),
+}  # fmt: skip
+
+
 @pytest.fixture
 def book():
     """Return a function that creates ledgers; nothing was charged to any when the test ends."""
@@ -792,7 +845,8 @@ def book():
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    with pytest.raises((ValueError, TypeError, AttributeError, LedgerError)) as caught:
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError)
+    with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.
     shown = "".join(traceback.format_exception(caught.value, limit=0))
@@ -867,6 +921,31 @@ def test_group_sizes_of_a_preview_are_found_by_name():
     assert str(by_name) == str(of_two.preview(60, 2, group_sizes=[10, 50]))
     with pytest.raises(ValueError, match="one number for each of the 2 groups"):
         of_two.preview(60, 2, group_sizes={"b": 50, "c": 10})
+
+
+@pytest.mark.parametrize("error", FAILING)
+def test_searches_that_fail_whatever_the_values_are_refused(error, book):
+    with pytest.raises(ValueError, match=f"all candidates would fail with .*{error}"):
+        FAILING[error](book)
+
+
+@pytest.mark.parametrize("of", WORKING)
+def test_searches_that_values_decide_are_made(of):
+    ledger = PrivacyLedger(1.0)
+    WORKING[of](lambda: ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_score_that_noise_hides_is_told():
+    # No type says that there are three labels, of which this score is none.
+    with pytest.warns(UserWarning, match="best_score_ from the lower end.* may be random"):
+        searched(RECORDS, np.resize([0, 1, 2], 200), scoring="roc_auc")(lambda: None)
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_what_no_machine_has_memory_for_is_refused(what, book):
+    with pytest.raises(ValueError, match=f"nothing was charged: .*{what}.* GiB that there are"):
+        TOO_LARGE[what](book)
 
 
 def test_every_estimator_has_rows():

@@ -1,5 +1,9 @@
-"""Commands without files: the demo, the kernels, a ledger's report, and wrong command lines."""
+"""Commands without tables: the demo, the kernels, ledgers, and wrong command lines."""
 
+import contextlib
+import json
+import random
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +12,10 @@ import pytest
 
 from skdpot import PrivacyLedger, __version__
 from skdpot.__main__ import main
-from skdpot.privacy import PureDpEvent
+from skdpot.privacy import LedgerError, PureDpEvent, Receipt
 
 PROJECT = Path(__file__).parents[1]
+OF_TABLE = "synthesize data.csv --schema schema.json"
 
 
 def test_the_demo_shows_a_released_number_and_rows(capsys, monkeypatch):
@@ -23,13 +28,64 @@ def test_the_demo_shows_a_released_number_and_rows(capsys, monkeypatch):
     assert told.count("\n [") == 4 and "has charged epsilon = 3.00 of 3" in told
 
 
-def test_a_ledger_is_shown(tmp_path, capsys):
+@pytest.fixture
+def ledger(tmp_path):
+    """Return a ledger whose second release was interrupted."""
     ledger = PrivacyLedger(3.0, path=tmp_path / "budget.sqlite")
-    ledger.charge(PureDpEvent(1.0), unit="record", label="salaries")
-    assert main(["ledger", str(tmp_path / "budget.sqlite")]) == 0
-    assert "salaries" in capsys.readouterr().out
-    assert main(["ledger", str(tmp_path / "none.sqlite")]) == 1
-    assert "none.sqlite" in capsys.readouterr().err
+    ledger.finish(ledger.charge(PureDpEvent(1.0), unit="record", label="salaries", pending=True))
+    ledger.charge(PureDpEvent(0.5), unit="record", label="ages", pending=True)
+    return ledger
+
+
+def test_a_ledger_is_shown_copied_and_restored(ledger, tmp_path, capsys):
+    def told(what, *options, status=0, of=ledger.path):
+        assert main(["ledger", what, str(of), *options]) == status
+        said = capsys.readouterr()
+        return said.err if status else json.loads(said.out) if "--json" in options else said.out
+
+    lines = told("charges").splitlines()
+    assert ["charged, not released" in line for line in lines] == [False, True]
+    assert "ages (charged, not released)" in told("report")
+    assert [each["released"] for each in told("charges", "--json")] == [True, False]
+    assert told("report", "--json")["units"][0]["spent"] == [1.5, 0.0]
+    assert str(told("backup", "--json")["backup"]) == f"{ledger.path}.backup"
+    assert "is not replaced" in told("backup", status=1)
+    ledger.charge(PureDpEvent(0.25), unit="record", label="heights")
+    receipt = told("receipt")
+    assert Receipt(**json.loads(receipt)) == ledger.receipt()
+    assert "heights" in told("charges", "--after", receipt)
+    # The copy is an old ledger, as the receipt tells.
+    copy = ledger.path.with_name("budget.sqlite.backup")
+    assert "is missing" in told("report", "--after", receipt, of=copy, status=1)
+    assert PrivacyLedger.open(copy).remaining() == (1.5, 0.0)
+    assert "none.sqlite" in told("report", of=tmp_path / "none.sqlite", status=1)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_an_edited_ledger_is_refused_in_one_sentence_at_every_entry(number, ledger, capsys):
+    rng, path = random.Random(number), ledger.path.with_name("edited.sqlite")
+    ledger.backup(path)
+    content = bytearray(path.read_bytes())
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content[: rng.randrange(len(content))] if number % 2 else content)
+    if number < 2:
+        path.write_bytes(ledger.path.read_bytes())
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            file.execute(f"ALTER TABLE {('records', 'pending')[number]} RENAME TO others")
+    for call in (
+        lambda: PrivacyLedger.open(path),
+        lambda: PrivacyLedger.open(path).entries(as_frame=True),
+        lambda: PrivacyLedger.open(path).report().to_html(),
+        lambda: PrivacyLedger.open(path).quote(PureDpEvent(0.1), unit="record"),
+    ):
+        # What it is damaged in may be of no use to it.
+        with contextlib.suppress(LedgerError):
+            call()
+    for what in ("report", "charges", "receipt", "backup"):
+        status = main(["ledger", what, str(path), "--json"])
+        said = capsys.readouterr().err
+        assert (status, len(said.splitlines())) in ((0, 0), (1, 1))
+        assert not said or "ledger" in said or "record" in said
 
 
 @pytest.mark.experiment
@@ -38,10 +94,18 @@ def test_kernels_can_be_compiled_in_advance(capsys):
     assert "All kernels are compiled" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--warm"], ["ledger"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "", "nonsense", "--warm", "ledger", f"{OF_TABLE}", f"{OF_TABLE} --rows 5 --out made.csv",
+        f"{OF_TABLE} --epsilon 0 --rows 5 --out made.csv", f"{OF_TABLE} --epsilon 1 --out made.csv",
+        f"{OF_TABLE} --epsilon 1 --rows 0 --out made.csv", f"{OF_TABLE} --epsilon 1 --preview",
+        "ledger report none.sqlite --after nothing",
+    ],
+)  # fmt: skip
 def test_a_wrong_command_line_is_explained(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(arguments.split())
     assert ended.value.code == 2
     assert "usage:" in capsys.readouterr().err
 

@@ -4,18 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_global_output_transform_pandas,
-    check_global_set_output_transform_polars,
-    check_param_validation,
-    check_set_output_transform,
-    check_set_output_transform_pandas,
-    check_set_output_transform_polars,
-    check_transformer_get_feature_names_out,
-    check_transformer_get_feature_names_out_pandas,
-    parametrize_with_checks,
-)
+from sklearn.utils import estimator_checks as checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import (
     DPSinkhornGenerator,
@@ -83,15 +73,15 @@ VARIANTS = [
 
 # These are not among those that `parametrize_with_checks` generates.
 FURTHER_CHECKS = [
-    check_dataframe_column_names_consistency,
-    check_global_output_transform_pandas,
-    check_global_set_output_transform_polars,
-    check_param_validation,
-    check_set_output_transform,
-    check_set_output_transform_pandas,
-    check_set_output_transform_polars,
-    check_transformer_get_feature_names_out,
-    check_transformer_get_feature_names_out_pandas,
+    checks.check_dataframe_column_names_consistency,
+    checks.check_global_output_transform_pandas,
+    checks.check_global_set_output_transform_polars,
+    checks.check_param_validation,
+    checks.check_set_output_transform,
+    checks.check_set_output_transform_pandas,
+    checks.check_set_output_transform_polars,
+    checks.check_transformer_get_feature_names_out,
+    checks.check_transformer_get_feature_names_out_pandas,
 ]
 
 

@@ -106,9 +106,7 @@ def test_docstring_is_whole(name, not_asked):
 
 @pytest.mark.parametrize("result", results())
 def test_attributes_of_results_are_documented(result):
-    documented = [
-        attribute.name for attribute in NumpyDocString(inspect.getdoc(result))["Attributes"]
-    ]
+    documented = [a.name for a in NumpyDocString(inspect.getdoc(result))["Attributes"]]
     assert documented == [field.name for field in fields(result)]
 
 

@@ -75,9 +75,8 @@ def case(make, data, neighbour, **options):
 
 
 def distance(**options):
-    return PrivateSinkhornDistance(
-        1.0, 1e-5, bounds=(0, 1), groups=[0, 1], random_state=0, **options
-    )
+    options |= {"groups": [0, 1], "random_state": 0}
+    return PrivateSinkhornDistance(1.0, 1e-5, bounds=(0, 1), **options)
 
 
 OTHER = last_replaced(NUMBERS, [0.0, 1.0])

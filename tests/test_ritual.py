@@ -517,6 +517,7 @@ def test_an_error_after_the_charge_says_so(case, monkeypatch):
         with pytest.raises(kind) as caught:
             getattr(estimator, case.release)(*case.data())
         assert "see its entries. The release is lost" in told(caught.value)
+        assert not ledger.entries()[-1].released
         # Nor does it name how many records there were, which may be private.
         assert "4711" not in str(caught.value)
         assert caught.value.__context__ is None and caught.value.__cause__ is None

@@ -403,9 +403,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         """Return the public network, or raise."""
         # Without a budget nothing is private, so stored entries may be the edges.
         private = self.epsilon is not None
-        network = read_network(
-            X, self.adjacency, self.target_bounds, self.source_bounds, private=private
-        )
+        bounds = (self.target_bounds, self.source_bounds)
+        network = read_network(X, self.adjacency, *bounds, private=private)
         check_feasible(network)
         return network
 

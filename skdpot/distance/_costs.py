@@ -173,9 +173,7 @@ def _check_cost_range(cost_range: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def range_within(
-    name: str, proven: tuple[float, float] | None, cost_range: Any
-) -> tuple[float, float]:
+def range_within(name: str, proven: tuple | None, cost_range: Any) -> tuple[float, float]:
     """Return the smaller of the proven range of costs and the clipping range, or raise."""
     imposed = _check_cost_range(cost_range)
     if proven is None or imposed is None:

@@ -102,9 +102,7 @@ class LabelledGroups:
         ]
 
 
-def make_groups(
-    X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any
-) -> LabelledGroups:
+def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> LabelledGroups:
     """Return the groups that y names; raise if something public is wrong.
 
     With private labels errors depend on the shape of y only.
@@ -683,7 +681,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     """
     if options.get("schema") is not None:
         schema = tables.read_schema(options["schema"])
-        X, Y = (tables.values_in(table, schema) for table in (X, Y))
+        X, Y = (_declared_values(table, schema) for table in (X, Y))
     else:
         first, names = BaseEstimator(), getattr(Y, "columns", None)
         read = partial(
@@ -696,11 +694,20 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
                 f"Y has the columns {list(names)}, and X has {given.tolist()}: give both the same "
                 "columns in the same order."
             )
-        if X.shape[1] != Y.shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree."
-            )
+        n, m = X.shape[1], Y.shape[1]
+        if n != m:
+            raise ValueError(f"X has {n} features, and Y has {m}; they must agree.")
     # Sizes of samples are public here, as are labels by default.
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
     return estimator.fit(np.vstack([X, Y]), labels).distance_
+
+
+def _declared_values(X: Any, schema: tables.TableSchema) -> np.ndarray:
+    """Return the declared columns of a private table, in order, as an array of objects."""
+    tables.read_columns(X, schema, private=True)
+    table = tables.Table(X)
+    declared = [column.name for column in schema.declared]
+    names = declared if table.container == "array" else table.names
+    columns = [table.column(names.index(name)) for name in declared]
+    return tables.as_array(list(map(tables.objects, columns)))

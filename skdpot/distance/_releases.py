@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 from skdpot._base import progress_bar
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
+from skdpot.privacy.checks import check_memory
 from skdpot.privacy.sensitivity import (
     cost_vector_sensitivities,
     histogram_sensitivities,
@@ -150,12 +151,10 @@ class CostSettings:
         else:
             smallest = certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
-            # The solver needs about four matrices, each of at most this many entries (1 GiB).
-            if not self.cost.monotone and largest[0] * largest[1] > 1 << 27:
-                raise ValueError(
-                    f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
-                    "too much memory. Use reg > 0, for which memory does not grow with the product."
-                )
+            if not self.cost.monotone:
+                what = "exact transport (reg=0) between {:,} and {:,} records".format(*largest)
+                # The solver's matrices, of nodes and of arcs.
+                check_memory(60 * math.prod(largest), what, "Use reg > 0, which has no matrices.")
         if tol < smallest:
             raise ValueError(
                 f"costs would have to be computed up to {tol:.2g}, and double precision certifies "
@@ -204,18 +203,16 @@ def pairwise_costs(
         tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
     # Few pairs would leave threads idle, which a single cost can use.
     n_threads = max(1, effective_n_jobs(settings.n_jobs) // len(tasks))
-    calls = [
-        (settings.transport_cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks
-    ]
+    cost = settings.transport_cost
+    calls = [(cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks]
     costs = dict(zip([pair for pair, _ in tasks], settings.map(calls), strict=True))
     return debiased(costs, pairs)
 
 
 def debiased(costs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
     """Return the costs of pairs, minus the mean of their costs to themselves if these are given."""
-    return np.array(
-        [costs[g, h] - (costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
-    )
+    own = [(costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
+    return np.array([costs[pair] - half for pair, half in zip(pairs, own, strict=True)])
 
 
 class CostsRelease(NoisyRelease):
@@ -291,9 +288,7 @@ class CostsRelease(NoisyRelease):
         )
 
 
-def make_grid(
-    low: np.ndarray, high: np.ndarray, groups: "LabelledGroups", epsilon: float
-) -> np.ndarray:
+def make_grid(low: np.ndarray, high: np.ndarray, groups: Any, epsilon: float) -> np.ndarray:
     """Return the points of a public grid: the middles of cells of equal width, in a box.
 
     It has as many cells as the n records and epsilon allow: rounding to cells of width 1/g moves a
@@ -401,17 +396,14 @@ class GridRelease(NoisyRelease):
         return released_on_grid(self.settings, self.support, histograms)
 
 
-def released_on_grid(
-    settings: CostSettings, support: np.ndarray, histograms: np.ndarray
-) -> Released:
+def released_on_grid(settings: Any, support: np.ndarray, histograms: np.ndarray) -> Released:
     """Return the costs between histograms on one grid, and the plan between two of them."""
     low, _ = settings.cost.range
     cost = settings.cost(support, support) - low
     pairs = list(combinations(range(len(histograms)), 2))
     self_pairs = [(g, g) for g in range(len(histograms))] if settings.divergence != "ot" else []
-    tasks = [
-        (_transport, cost, histograms[g], histograms[h], settings) for g, h in pairs + self_pairs
-    ]
+    every = pairs + self_pairs
+    tasks = [(_transport, cost, histograms[g], histograms[h], settings) for g, h in every]
     found = dict(zip(pairs + self_pairs, settings.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
     costs = settings.offset + debiased(values, pairs)

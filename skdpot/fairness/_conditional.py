@@ -511,13 +511,21 @@ def joined(n_groups: int, excess: Callable[[np.ndarray, int, int], float]) -> np
     explain these differ. The pair with the least is joined first, until all others have more than
     0.
     """
-    shared = np.arange(n_groups)
-    while shared.max() > 0:
-        pairs = combinations(range(shared.max() + 1), 2)
-        least, (a, b) = min((excess(shared, *pair), pair) for pair in pairs)
-        if least > 0:
+    # Maps have names, and a joined one a new name: of the other pairs, all is known already.
+    shared, names, found = (
+        np.arange(n_groups),
+        list(range(n_groups)),
+        dict[tuple[int, int], float](),
+    )
+    while len(names) > 1:
+        pairs = {(names[a], names[b]): (a, b) for a, b in combinations(range(len(names)), 2)}
+        found = {of: found[of] if of in found else excess(shared, *pairs[of]) for of in pairs}
+        a, b = pairs[min(found, key=found.__getitem__)]
+        if found[names[a], names[b]] > 0:
             break
         shared = np.unique(np.where(shared == b, a, shared), return_inverse=True)[1]
+        names.pop(b)
+        names[a] = -len(names)
     return shared
 
 

@@ -420,6 +420,11 @@ def progress_of(fair: Any, **options: Any) -> Any:
 def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
     """Return the plan of the release of a private fit, from public facts; or raise."""
     n_groups, delta = len(rows.groups.names), float(fair.delta or 0.0)
+    if n_groups > 1000:
+        raise ValueError(
+            f"nothing was charged: a repair compares all pairs of the {n_groups:,} groups, which "
+            "takes hours or days. Declare fewer groups, such as groups of labels."
+        )
     if isinstance(rows.method, ConditionalRepair):
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table

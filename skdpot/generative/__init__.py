@@ -22,13 +22,6 @@ from ._table import plan_table as plan_table
 from ._vectors import ImageSketch, VectorSketch
 
 __all__ = [
-    "CosineEncoder",
-    "DPSinkhornGenerator",
-    "ImageSketch",
-    "NetworkTraining",
-    "PoseEncoder",
-    "TableSketch",
-    "VectorSketch",
-    "schema_from",
-    "schema_template",
-]
+    "CosineEncoder", "DPSinkhornGenerator", "ImageSketch", "NetworkTraining", "PoseEncoder",
+    "TableSketch", "VectorSketch", "schema_from", "schema_template",
+]  # fmt: skip

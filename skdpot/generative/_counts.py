@@ -495,16 +495,15 @@ def likely_counts(
     >>> likely_counts(counts, np.full(4, 10.0), sums, group, np.arange(4) == 3).round(1)
     array([90. ,  8.5,  1.5,  0. ])
     """
-    precision, weighted = _equations(counts, deviations, sums)
-    seen = np.linalg.solve(precision, weighted) > SEEN_DEVIATIONS * deviations
-    hidden = ~(seen | empty)
+    precisions, members, weighted = _equations(counts, deviations, sums)
+    hidden = ~empty & (_solution(precisions, members, weighted) <= SEEN_DEVIATIONS * deviations)
     n_hidden = np.maximum(np.bincount(group, hidden), 1)
-    estimates = _nonnegative(precision, weighted, ~empty)
+    estimates = _nonnegative(precisions, members, weighted, ~empty)
     for _ in range(_PRIORS):
         expected = (np.bincount(group, np.where(hidden, estimates, 0.0)) / n_hidden)[group]
         expected[-1] = expected[-1] if missing is None else missing
         prior = hidden / np.maximum(PRIOR_SPREAD * expected, LEAST_NOISE) ** 2
-        estimates = _nonnegative(precision + np.diag(prior), weighted + prior * expected, ~empty)
+        estimates = _nonnegative(precisions + prior, members, weighted + prior * expected, ~empty)
     return estimates
 
 
@@ -526,31 +525,39 @@ def mean_of_missing(
 
 
 def _equations(counts, deviations, sums):
-    """Return the matrix and the right side of the normal equations of counts and their sums."""
+    """Return p, M and w of the normal equations of counts and sums: (diag(p) + M M') x = w."""
     precisions = np.maximum(deviations, LEAST_NOISE) ** -2.0
-    precision, weighted = np.diag(precisions), precisions * counts
+    members, weighted = [np.zeros((len(counts), 0))], precisions * counts
     for parts, part_counts, deviation in sums:
-        part_precision = max(deviation, LEAST_NOISE) ** -2.0
-        precision += part_precision * (parts[:, None] == parts)
-        weighted += part_precision * part_counts[parts]
-    return precision, weighted
+        root = 1.0 / max(deviation, LEAST_NOISE)
+        members.append(root * (parts[:, None] == np.arange(len(part_counts))))
+        weighted = weighted + root**2 * part_counts[parts]
+    return precisions, np.hstack(members), weighted
 
 
-def _nonnegative(precision, weighted, possible):
+def _solution(precisions, members, weighted):
+    """Return the solution; many cells in few parts need no matrix of all pairs of cells."""
+    if members.shape[1] >= len(weighted):
+        return np.linalg.solve(np.diag(precisions) + members @ members.T, weighted)
+    # Woodbury's formula.
+    scaled = members / precisions[:, None]
+    of_parts = np.eye(members.shape[1]) + members.T @ scaled
+    return weighted / precisions - scaled @ np.linalg.solve(of_parts, scaled.T @ weighted)
+
+
+def _nonnegative(precisions, members, weighted, possible):
     """Return the nonnegative least-squares solution, which is 0 for entries that are not possible.
 
     Pivoting: entries below 0 are fixed at 0, and entries at 0 with a slope below 0 are freed, all
     at once for some rounds. After these, one entry moves at a time, which makes the method end.
     """
-    free, solution, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
-    patience = _PATIENCE
-    rounding = 1e-12
+    free, least, patience = possible.copy(), len(weighted) + 1, _PATIENCE
     # Slopes of this size are rounding errors of the solution.
-    tolerance = rounding * np.abs(weighted).max(initial=0.0)
+    tolerance = 1e-12 * np.abs(weighted).max(initial=0.0)
     for _ in range(_PIVOTS):
         solution = np.zeros(len(weighted))
-        solution[free] = np.linalg.solve(precision[np.ix_(free, free)], weighted[free])
-        slopes = precision @ solution - weighted
+        solution[free] = _solution(precisions[free], members[free], weighted[free])
+        slopes = precisions * solution + members @ (members.T @ solution) - weighted
         wrong = np.flatnonzero(possible & np.where(free, solution < 0, slopes < -tolerance))
         if not len(wrong):
             break
@@ -737,9 +744,7 @@ def _sums_of_block(upper, subsets):
     return n - 2 * np.concatenate(odd)
 
 
-def mixture_parities(
-    weights: np.ndarray, signs: np.ndarray, subsets: Sequence[np.ndarray]
-) -> np.ndarray:
+def mixture_parities(weights: np.ndarray, signs: np.ndarray, subsets: Sequence) -> np.ndarray:
     """Return the mean of each parity in a mixture of products of distributions.
 
     `signs` of shape (n_components, n_columns) are the mean signs of columns. `subsets` are those of

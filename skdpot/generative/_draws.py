@@ -19,9 +19,7 @@ from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
-def draw_entries(
-    weights: np.ndarray, rows: np.ndarray, rng: Any, *, evenly: bool = False
-) -> np.ndarray:
+def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = False) -> np.ndarray:
     """Return an entry for each record, with a probability proportional to those of its row.
 
     Parameters
@@ -426,9 +424,7 @@ class ReleasedTable:
         if not computed:
             return {}
         frame = self.rules.complete(self._frame(plain))
-        return {
-            column.name: _records.computed_values(column, frame[column.name]) for column in computed
-        }
+        return {one.name: _records.computed_values(one, frame[one.name]) for one in computed}
 
     def _labels(self, plain: Sequence[np.ndarray]) -> Any:
         """Return the target of rows, where it is no column of tables."""

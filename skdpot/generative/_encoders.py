@@ -493,11 +493,9 @@ class PoseEncoder(Encoder):
 
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None
-        height, width, channels = self._shape = space.image_shape
-        if channels != 1:
-            raise ValueError(
-                f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
-            )
+        height, width, n = self._shape = space.image_shape
+        if n != 1:
+            raise ValueError(f'encoder="pose" is for images of one channel, got {n}: use "dct".')
         # Moments of this many pixels, times the square of the longer side, are integers below
         # 2**53.
         largest = 2**36
@@ -527,9 +525,7 @@ class PoseEncoder(Encoder):
         coefficients = self._transform.coefficients(upright)
         return np.column_stack([coefficients.reshape(len(units), -1), poses * self._weights])
 
-    def decode(
-        self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> np.ndarray:
+    def decode(self, codes: np.ndarray, places: tuple | None = None) -> np.ndarray:
         """Return the records of codes, within [-1, 1].
 
         Parameters

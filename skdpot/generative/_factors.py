@@ -261,9 +261,8 @@ def fit_factors(
     groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
     if "strong_groups" in released:
         groups = np.split(released["strong_groups"], ends)
-    parts = [
-        np.unique(2 * g + h, return_inverse=True)[1] for g, h in zip(groups, halves, strict=True)
-    ]
+    pairs = zip(groups, halves, strict=True)
+    parts = [np.unique(2 * g + h, return_inverse=True)[1] for g, h in pairs]
     fine = [fine_groups(*part) for part in zip(shares, parts, strict=True)]
     margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
     coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
@@ -361,15 +360,12 @@ def outstanding_parities(
         return []
     subsets = _counts.scanned_subsets(len(halves), int(released["max_parity"][0]))
     cells = np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1)
-    signs = np.column_stack(
-        [1 - 2 * (part @ half) for part, half in zip(cells, halves, strict=True)]
-    )
+    signs = np.column_stack([1 - 2 * (one @ half) for one, half in zip(cells, halves, strict=True)])
     is_of_class = model["classes"] == np.arange(n_classes)[:, None]
     weights = is_of_class * model["weights"]
     shares = weights.sum(axis=1)
-    predicted = (
-        np.transpose([_counts.mixture_parities(w, signs, subsets) for w in weights]) / shares
-    )
+    parities = [_counts.mixture_parities(w, signs, subsets) for w in weights]
+    predicted = np.transpose(parities) / shares
     n_records = np.maximum(shares * float(released["counts"].sum() / len(halves)), 1.0)
     deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
     seen = released["parities"] / n_records
@@ -415,9 +411,7 @@ def explained_by_pairs(
     return np.concatenate(found)
 
 
-def parity_codes(
-    columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
-) -> np.ndarray:
+def parity_codes(columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence) -> np.ndarray:
     """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
     odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
     return 2 * codes[_CLASS] + odd

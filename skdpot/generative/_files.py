@@ -124,9 +124,7 @@ def _restored(
     return generator
 
 
-def _restored_table(
-    content: dict[str, Any], container: Any
-) -> tuple[ReleasedTable, dict[str, Any]]:
+def _restored_table(content: dict, container: Any) -> tuple[ReleasedTable, dict[str, Any]]:
     """Return the sketch of a table, and the parameters that it stands for, or raise."""
     table = content["fitted"]
     space = table.space
@@ -144,9 +142,7 @@ def _restored_table(
     return replace(table, space=replace(space, container=container)), parameters
 
 
-def _restored_records(
-    content: dict[str, Any], network: Any
-) -> tuple[FittedRecords, dict[str, Any]]:
+def _restored_records(content: dict, network: Any) -> tuple[FittedRecords, dict[str, Any]]:
     """Return a sketch or a network of records, and the parameters that it stands for, or raise."""
     fitted, classes = content["fitted"], content["fitted"].space.classes
     space = record_space(content["n_features"], fitted.space.box, classes, fitted.space.image_shape)
@@ -231,9 +227,7 @@ def _known() -> dict[str, Any]:
     return {known.__name__: known for known in (*kinds, *named_encoders().values())}
 
 
-def write_generator(
-    path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[str, Any]
-) -> None:
+def write_generator(path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping) -> None:
     """Write or replace a file atomically: a reader sees either the old file or the new one.
 
     The same content makes the same bytes: the file holds no time, and no name of a machine.

@@ -33,9 +33,7 @@ _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
 
 
-def expected_variances(
-    seen: np.ndarray, deviation: float, frequencies: np.ndarray | None
-) -> np.ndarray:
+def expected_variances(seen: np.ndarray, deviation: float, frequencies: Any) -> np.ndarray:
     """Return a guess of variances that are mostly noise.
 
     Parameters
@@ -516,9 +514,7 @@ class Mixture:
     factors: np.ndarray
     unit: np.ndarray
 
-    def draw(
-        self, labels: np.ndarray, rng: Any, *, single: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, labels: Any, rng: Any, *, single: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return codes of these classes, perhaps in single precision, and the cluster of each."""
         clusters = np.empty(len(labels), dtype=np.intp)
         shape = len(labels), self.means.shape[2]

@@ -167,9 +167,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         check_is_fitted(self)
         save_generator(path, self)
 
-    def _set_fitted(
-        self, fitted: _records.FittedRecords | ReleasedTable, noise_multiplier: float
-    ) -> None:
+    def _set_fitted(self, fitted: Any, noise_multiplier: float) -> None:
         """Set the fitted attributes: functions of the release and of public parameters."""
         self._fitted = fitted
         self.noise_multiplier_ = noise_multiplier

@@ -282,9 +282,7 @@ def pool_classes(
     return {**released, "counts": counts, "pairs": np.concatenate(pairs)}, deviations
 
 
-def pair_counts(
-    pairs: np.ndarray, sizes: list[int], n_classes: int
-) -> dict[tuple[int, int], np.ndarray]:
+def pair_counts(pairs: np.ndarray, sizes: list[int], n_classes: int) -> dict[tuple, np.ndarray]:
     """Return the counts of each two columns, of shape (n_classes, n_groups, n_groups)."""
     tables, start = {}, 0
     for a, b in combinations(range(len(sizes)), 2):

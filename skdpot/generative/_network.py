@@ -232,9 +232,7 @@ def trained_network(trainer: Any, losses: list[float], state: Any = None) -> Tra
     return TrainedNetwork(network, trainer.name, trainer.latent_dim, n_classes, losses, state or {})
 
 
-def learn_from_sketch(
-    parameters: NetworkTraining, fitted: Any, rng: Any, progress: Any
-) -> TrainedNetwork:
+def learn_from_sketch(parameters: Any, fitted: Any, rng: Any, progress: Any) -> TrainedNetwork:
     """Return a network that was trained on records of a sketch, which costs nothing."""
     space, sketch = fitted.space, fitted.sketch
     trainer = load_engine().Trainer(parameters, space)

@@ -23,6 +23,7 @@ from skdpot.generative._factors import choose_pairs, clear_errors, coarse_depend
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
 from skdpot.privacy.charging import ExpectedError
+from skdpot.privacy.checks import check_memory
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases, label_threshold
 from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, person_codes, refuse_other_rows
@@ -129,6 +130,15 @@ class TableReleases(SketchSeries):
     n_parts: int = 0
 
     label = "a sketch of a table"
+
+    def __post_init__(self) -> None:
+        schema = self.space.schema
+        n_cells = sum(len(_counts.first_edges(schema.columns[j])) for j in schema.features)
+        # Of each pair of columns a few groups of cells are counted, or in parts all cells.
+        per_cell = 4 * n_cells if self.n_parts else 6 * len(schema.features)
+        per_cell = 3 * self.n_components + (8 + per_cell) * schema.n_classes
+        what = f"a table of {n_cells:,} categories and cells (classes: {schema.n_classes:,})"
+        check_memory(8 * n_cells * per_cell, what, "Declare fewer, such as groups of categories.")
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of counts; of a map, what its errors show of groups alone."""

@@ -25,6 +25,7 @@ from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudget, SketchSeries
 from skdpot.generative._table import SumsOfParts
 from skdpot.privacy.charging import ExpectedError
+from skdpot.privacy.checks import check_memory
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
@@ -90,6 +91,9 @@ class VectorReleases(SketchSeries):
         # them.
         sizes = np.logspace(0, 12, 61)
         _records.check_noise(self.budget, *map(self.planned, sizes))
+        n_codes = self.encoder.n_codes
+        what = f"the covariance of {n_codes:,} features (classes: {self.n_classes:,})"
+        check_memory(8 * n_codes**2 * (20 + 4 * self.n_classes), what, "Use fewer features.")
 
     def class_size(self, n_records: float) -> float:
         """Return the mean size of a class, of about this many records."""
@@ -361,9 +365,8 @@ class VectorReleases(SketchSeries):
             # file, so that sums have the same rounding errors.
             parts = means[:, None] + centres, _gaussians.square_roots(kernels)
             means, factors = (part.astype(np.float32, order="C") for part in parts)
-            mixture = _gaussians.Mixture(
-                counts, weights, means, factors, np.array(encoder.max_norm)
-            )
+            norm = np.array(encoder.max_norm)
+            mixture = _gaussians.Mixture(counts, weights, means, factors, norm)
             sketch = _gaussians.ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
             return FittedRecords(self.space, sketch, None)
 
@@ -444,9 +447,8 @@ class MomentsOfParts(SketchSeries):
         units = (radius / RADIUS / sizes)[:, None]
         deviations = noise_of[f"means {radius}"] * units
         means = shrunk_means(sums[f"means {radius}"] * units, deviations**2, sizes, None)
-        found = np.stack(
-            [_gaussians.as_matrix(entries, n_codes) for entries in sums[f"products {radius}"]]
-        )
+        products = sums[f"products {radius}"]
+        found = np.stack([_gaussians.as_matrix(entries, n_codes) for entries in products])
         found *= (units * radius / RADIUS)[:, :, None]
         found -= means[:, :, None] * means[:, None]
         spread = noise_of[f"products {radius}"] / DIAGONAL * units[:, 0] * radius / RADIUS
@@ -649,9 +651,8 @@ class VectorSketch(BaseEstimator):
         # From an epsilon of 5 on, a budget suffices for finer codes of images.
         ample = budget.epsilon is None or budget.epsilon >= 5.0
         encoder = make_encoder(self.encoder, space, ample=ample)
-        release = VectorReleases(
-            space, budget, encoder, self.n_clusters, self._moves(encoder), progress
-        )
+        how = (self.n_clusters, self._moves(encoder), progress)
+        release = VectorReleases(space, budget, encoder, *how)
         release.check()
         if training is not None:
             # Raises where there can be no such network.

@@ -1,4 +1,4 @@
-"""Copies of private rows that hold only their values, and of candidates that leave no trace.
+"""Copies of private rows that hold only their values, and invented rows of the same types.
 
 A container may hold values of rows that are not in it: labels of an index or categories that no row
 has, the memory of a larger array, the width of its longest text.
@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
 
-from skdpot import privacy
-from skdpot.privacy.charging import is_budget_accountant
 from skdpot.privacy.checks import redact_errors
-from skdpot.tables import objects, take_rows
+from skdpot.tables import Table, make_table, objects, take_columns, take_rows
 
 # Types of values that are kept as they are: they cannot be changed, and refer to no others.
 _KEPT = {
@@ -88,6 +85,44 @@ def copy_of(rows: Any, name: str = "X") -> Any:
         return None
     # A list of rows, or of values.
     return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
+
+
+def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
+    """Return invented rows in the container, and with the types, of private ones.
+
+    No private value is read. Numbers are above 0. With `n_labels`, rows are so many labels in turn,
+    or all categories. Objects, and lists, are `words` or numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.model_selection._copies import stand_in
+    >>> stand_in(np.array(["Ann", "Bo"]), 3, 2, True)
+    array(['invented a', 'invented b', 'invented a'], dtype='<U10')
+    """
+    rng, shape = np.random.default_rng(0), (n_rows, *getattr(rows, "shape", [0])[1:])
+
+    def invented(kind: str, labels: Any = (), shape: Any = (n_rows,)) -> Any:
+        codes = rng.integers(1, 6, shape)
+        if n_labels:
+            codes = np.resize(np.arange(n_rows) % (len(labels) or n_labels), shape[::-1]).T
+        if labels or kind in "US" or (kind == "O" and words):
+            text = labels or ["invented a", "invented b", "invented c"]
+            return np.array(text, kind if kind in "US" else "O")[codes % len(text)]
+        if kind in "mM":
+            return codes.astype(f"{kind}8[D]").astype(f"{kind}8[us]")
+        return codes if n_labels or kind in "iu" else rng.uniform(0.1, 10.0, shape)
+
+    if not _library_of(rows):
+        made = invented(getattr(rows, "dtype", np.dtype("O")).kind, shape=shape)
+        return type(rows)(made) if sparse.issparse(rows) else made
+    none = take_rows(rows, slice(0))
+    table = Table(none.to_frame() if len(shape) == 1 else none)
+    types = [table.dtype(j) for j in range(len(table.names))]
+    labels = [list(getattr(each, "categories", ())) for each in types]
+    columns = [invented(table.kind(j), of) for j, of in enumerate(labels)]
+    made = make_table(table.container, table.names, columns, types)
+    return take_columns(made, 0) if len(shape) == 1 else made
 
 
 def _refused(name: str, kind: str) -> TypeError:
@@ -207,46 +242,3 @@ def _polars_column(column: Any, name: str) -> Any:
     ):
         raise _refused(name, str(dtype))
     return pl.Series(column.name, values.to_list(), dtype=values.dtype).cast(dtype)
-
-
-def make_trial(candidate: Any) -> Any:
-    """Return a copy of a candidate that charges no ledger, prints nothing and keeps no files.
-
-    It is fitted on a part of one block. Noise on its scores covers everything that it computes from
-    its block: the search pays for its charges, and the length of a ledger or of printed text would
-    reveal how many candidates there were.
-    """
-    trial = clone(candidate)
-    for part in [trial, *trial.get_params(deep=True).values()]:
-        # Callbacks of scikit-learn may show or keep what they are told.
-        if hasattr(part, "set_callbacks") and not isinstance(part, type):
-            part.set_callbacks()
-    changes: dict[str, Any] = {}
-    for path, value in trial.get_params(deep=True).items():
-        name = path.rpartition("__")[2]
-        # A cache on disk would keep models of blocks.
-        if name in ("ledger", "memory"):
-            changes[path] = None
-        elif name == "accountant":
-            # diffprivlib's models would charge the default one otherwise.
-            changes[path] = privacy.BudgetAccountant()
-        elif name == "verbose" and value:
-            changes[path] = False
-        elif not hasattr(value, "get_params"):
-            changes[path] = _charging_nobody(value)
-    return trial.set_params(**changes)
-
-
-def _charging_nobody(value: Any) -> Any:
-    """Return a parameter's value without ledgers, also within containers such as a grid."""
-    if isinstance(value, privacy.PrivacyLedger):
-        return None
-    if is_budget_accountant(value):
-        return privacy.BudgetAccountant()
-    if type(value) is dict:
-        return {key: _charging_nobody(inside) for key, inside in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_charging_nobody, value))
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        return make_trial(value)
-    return value

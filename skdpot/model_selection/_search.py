@@ -3,9 +3,13 @@
 import copy
 import math
 import random
+import re
 import sys
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from numbers import Integral, Real
 from typing import Any
 
@@ -26,7 +30,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator, plain_bar
+from skdpot._base import LOST_GROUPS, PrivateEstimator, is_library, make_trial, plain_bar, warn_user
 from skdpot._sklearn_compat import (
     Interval,
     fit_context,
@@ -34,7 +38,7 @@ from skdpot._sklearn_compat import (
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import as_rows, copy_of, make_trial
+from skdpot.model_selection._copies import as_rows, copy_of, stand_in
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -42,11 +46,11 @@ from skdpot.privacy.charging import (
     allow_useless_releases,
 )
 from skdpot.privacy.checks import redact_errors, result_of, silence
-from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
+from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
-from skdpot.tables import person_codes, refuse_other_labels, refuse_other_rows
+from skdpot.tables import person_codes, refuse_other_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +81,14 @@ class SearchRecords:
         of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
         return [np.concatenate([of_people[i] for i in block]) for block in blocks]
 
-    def subset(self, rows: np.ndarray) -> "SearchRecords":
-        """Return some of the records."""
+    def each(self, made: Callable[[Any], Any], n_records: int) -> "SearchRecords":
+        """Return this number of records that are made of the arrays of these."""
         X, y, groups, *values = (
-            None if each is None else rows_at(each, rows)
+            None if each is None else made(each)
             for each in (self.X, self.y, self.groups, *self.params.values())
         )
         params = dict(zip(self.params, values, strict=True))
-        return SearchRecords(X, y, len(rows), params, groups, self.public)
+        return SearchRecords(X, y, n_records, params, groups, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +135,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     row with its target and its fit parameters; it may be replaced by any other. If metadata
     routing passes `groups` to the estimator, *people* are protected, each with all of their rows,
     which are in one block. Some facts are public: the number of records (or people), names and
-    types of columns, the order of ordered categories, the estimator and its parameters. No value
+    types of columns, categories and their order, the estimator and its parameters. No value
     refuses a search. If the estimator does not accept NaN, begin it with an imputer: a candidate
     that fails has the lowest score, without a message.
 
@@ -222,10 +226,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     the records. If an observer can measure it, this is a side channel.
 
     *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
-    they could reveal information about the records. So first test the estimator on synthetic
-    records. Parameters that do not exist, and values that scikit-learn refuses, raise an error
-    before anything is charged. The search cannot suppress compiled code that prints or ends the
-    process.
+    they could reveal information about the records. Before anything is charged, candidates are
+    tried on invented rows with the types of X and y. If all fail, and their errors do not depend on
+    values, an error tells why. Afterwards, a warning tells of a score that noise does not tell from
+    the lower end of `score_range`. Code of your own, and records in lists, which have no types, are
+    not judged: test them on synthetic records. The search cannot suppress compiled code that prints
+    or ends the process.
 
     *The estimator, scorer and splitter may be anything*, but they must not keep state between
     calls in global variables, attributes of classes, caches or files, nor look for records in the
@@ -382,22 +388,16 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # Groups that no fit takes are for the splitter: then records are protected.
         if groups is None or not _takes_groups(self.estimator):
             return None
-        if isinstance(groups, str):
-            raise ValueError(
-                "groups must be the person of each row in a search, and not the name of a column: "
-                f"give groups=X[{groups!r}], and X without this column."
-            )
         refuse_other_rows(X, {"groups": groups}, or_new=True)
         return person_codes(groups, n_records)[0]
 
     def _declared(self, n_records, columns, groups=None):
-        # With groups, `n_records` is the number of people; how many rows they have changes no
-        # noise.
-        person = None if groups is None else np.arange(n_records)
-        return SearchRecords(None, None, n_records, {}, None, {}, person)
+        # With groups, `n_records` is the number of people: the noise depends on nothing else.
+        people = None if groups is None else np.arange(n_records)
+        return SearchRecords(None, None, n_records, {}, None, {}, people)
 
     def _plan(self, data):
-        low, high = check_score_range(self.score_range, self.scoring, self.estimator)
+        ends = check_score_range(self.score_range, self.scoring, self.estimator)
         sensitivity = partial(block_score_sensitivity, n_units=SCORE_UNITS)
         selection = ChoiceRelease(self.n_iter, self.epsilon, sensitivity)
         # In shares of the range of scores, for a single block.
@@ -407,42 +407,70 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # It raises for n_jobs=0.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
-        # These find no label 1 among words, so that every candidate would fail after the charge.
-        of_one = ("f1", "precision", "recall", "jaccard", "average_precision")
-        if isinstance(self.scoring, str) and self.scoring in of_one and data.y is not None:
-            refuse_other_labels(data.y, (1,), f"y, where 1 is positive for scoring={self.scoring}")
         # Later changes of these objects must not change a release that is planned.
         scoring, cv = copy.deepcopy((self.scoring, self.cv))
         source = make_source(self.random_state)
         # Prints, warnings, draws and states of distributions, and constructors, would reveal the
         # number of candidates.
         with silence():
-            distributions = copy.deepcopy(self.param_distributions)
-            drawn = draw_candidates(distributions, selection.draw_count(source), source)
-            # Candidates of lists are drawn several times, and trained once: `draw_candidates`
-            # returns one object for equal ones. Each draw gets noise of its own.
-            distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
-            trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
+            drawn, trials = self._draw(selection.draw_count(source), source)
+        search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
+        # Lists have no types.
+        if hasattr(data.X, "shape"):
+            self._refuse_failing(search, data)
         # The guarantee is about the choice.
         model = "the fitted model best_estimator_ (this guarantee is about the choice)"
         unit, units = ("record", "records") if data.person is None else ("user", "people")
-        guarantee = PrivacyGuarantee(
-            epsilon=selection.epsilon,
-            delta=0.0,
-            # Blocks are equally large, so that their sizes say how many records there are.
-            neighbouring="replace_one",
-            unit=unit,
-            not_protected=(f"the number of {units}", *([model] if self.refit else [])),
-        )
+        public = (f"the number of {units}", *([model] if self.refit else []))
+        # Blocks are equally large, so that their sizes say how many records there are.
+        guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
+        title, relation = type(self).__name__, guarantee.neighbouring
         return ReleasePlan(
-            Search(selection, drawn, trials, n_blocks, (low, high), scoring, cv, scorer),
-            selection.event,
-            source,
-            label=type(self).__name__,
-            guarantee=guarantee,
-            neighbouring=guarantee.neighbouring,
-            unit=unit,
-            n_records=data.n_units,
+            search, selection.event, source, title, guarantee, unit, relation, data.n_units
+        )
+
+    def _draw(self, count, source):
+        """Return the parameters of candidates, and unfitted ones by the number of their object.
+
+        Candidates of lists are drawn several times, and trained once: `draw_candidates` returns one
+        object for equal ones. Each draw gets noise of its own.
+        """
+        drawn = draw_candidates(copy.deepcopy(self.param_distributions), count, source)
+        return drawn, {id(params): make_candidate(self.estimator, params) for params in drawn}
+
+    def _refuse_failing(self, search, data):
+        """Raise if no candidate works on invented rows of the types, as many as in a block.
+
+        No value is read. The candidates are drawn apart from those of the release, whose number and
+        parameters must not depend on the answer. All must fail, with two labels, three, and numbers
+        as targets, and with text and numbers as objects. An error that may be due to the invented
+        values refuses nothing: if it quotes one, is about what is declared, or comes from code of
+        the user. But no text is a number, and no word the label 1.
+        """
+
+        def invented(n_labels, words):
+            n = data.n_records // search.n_blocks
+            return data.each(lambda v: stand_in(v, n, n_labels if v is data.y else None, words), n)
+
+        first = ""
+        of_values = "invented|eclare|categor|classes|labels|of groups|NaN|infinit|thresh|term|vocab"
+        with silence():
+            _, trials = self._draw(30, make_source(0))
+            for n_labels, words, trial in product((2, 3, None), (True, False), trials.values()):
+                try:
+                    _score(trial, search.scoring, search.cv, invented(n_labels, words), 0)
+                    return
+                except (Exception, SystemExit) as error:
+                    said, stack = str(error), traceback.walk_tb(error.__traceback__)
+                    is_ours = all(is_library(frame) for frame, _ in stack)
+                first = first or said.partition("\n")[0][:300].rstrip(".:")
+                if re.search("pos_label(=1 | is not specified)", said):
+                    break
+                if "could not convert" not in said and (not is_ours or re.search(of_values, said)):
+                    return
+        raise ValueError(
+            f"nothing was charged: whatever the values, all candidates would fail with {first!r}. "
+            "Change the estimator, its parameters, scoring or cv, or convert columns."
         )
 
     def _run(self, plan, data):
@@ -464,7 +492,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             n_jobs = 1 if getattr(backend, "supports_sharedmem", False) else self.n_jobs
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=n_jobs, max_nbytes=None, verbose=0)(
-                delayed(score_block)(*judged, data.subset(rows), seed)
+                delayed(score_block)(
+                    *judged, data.each(partial(rows_at, indices=rows), len(rows)), seed
+                )
                 for rows, seed in zip(watched, seeds, strict=True)
             )
         sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
@@ -477,6 +507,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # From units of the sum over blocks to the mean score.
         self.best_score_ = search.score_range[0] + search.unit * score
         self.standard_error_ = search.standard_error
+        # More noise than this is rare, also in the best of several scores.
+        if self.best_score_ < search.score_range[0] + 3 * search.standard_error:
+            warn_user(
+                "noise does not tell best_score_ from the lower end of score_range: the choice may "
+                "be random, as when all candidates fail. Try the estimator on invented records."
+            )
         self.n_blocks_ = search.n_blocks
         self.scorer_ = search.scorer
         self.multimetric_ = False
@@ -553,31 +589,6 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
-    """Return the number of blocks, from public facts; `noise` is that of a single block.
-
-    By default, there are enough that the noise of a score is 1 % of its range, as long as a block
-    has at least 50 records.
-    """
-    if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
-        raise ValueError(
-            "cv must be an integer or splitter: positions of records make no sense in a block."
-        )
-    # None is 5 folds, the default of cross_validate; a splitter needs a record for each part.
-    fewest = 5 if cv is None else 2
-    if isinstance(cv, Integral):
-        fewest = int(cv)
-    if n_blocks is None:
-        wanted = math.ceil(noise / 0.01)
-        n_blocks = max(1, min(wanted, n_records // max(50, fewest)))
-    if n_records < n_blocks * fewest:
-        raise ValueError(
-            f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
-            f"cannot be made of n_samples={n_records}. Choose fewer blocks, or a smaller cv."
-        )
-    return int(n_blocks)
-
-
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
     """Return the parameters of candidates, drawn independently from one distribution.
 
@@ -588,9 +599,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
-    if any(
-        hasattr(values, "rvs") for part in sampler.param_distributions for values in part.values()
-    ):
+    if any(hasattr(v, "rvs") for part in sampler.param_distributions for v in part.values()):
         return [next(iter(sampler)) for _ in range(count)]
     # Points by position: a sampler draws lists without replacement.
     grid = ParameterGrid(param_distributions)
@@ -600,7 +609,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
 
 
 def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
-    """Return an unfitted copy of an estimator with a candidate's parameters.
+    """Return the trial of an estimator with a candidate's parameters, as `make_trial` does.
 
     Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
     allow its value.
@@ -613,7 +622,7 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
             "a matrix of distances or kernels between records cannot be searched with: a record is "
             "in every row of it, and so would be in every block. Give the records."
         )
-    return candidate
+    return make_trial(candidate)
 
 
 def score_block(
@@ -626,10 +635,8 @@ def score_block(
     """
     # The process of the search is silent already, but others may work on this block.
     with silence():
-        scores = [
-            result_of(partial(_score, trial, scoring, cv, records, seed), None) for trial in trials
-        ]
-        return [in_units(score, *score_range) for score in scores]
+        each = (partial(_score, trial, scoring, cv, records, seed) for trial in trials)
+        return [in_units(result_of(score, None), *score_range) for score in each]
 
 
 def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int) -> Any:

@@ -254,9 +254,8 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
         # Whole on the disk before it has its name: after a crash it could be zeros.
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with os.fdopen(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-            ) as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
                 file.write(secrets.token_bytes(32))
                 file.flush()
                 os.fsync(file.fileno())

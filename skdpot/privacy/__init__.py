@@ -31,31 +31,13 @@ if TYPE_CHECKING:
     from diffprivlib.accountant import BudgetAccountant, BudgetError
 
 __all__ = [
-    "ApproximateDpEvent",
-    "BudgetAccountant",
-    "BudgetError",
-    "BudgetExceededError",
-    "ComposedDpEvent",
-    "GaussianDpEvent",
-    "GaussianMechanism",
-    "LaplaceDpEvent",
-    "LaplaceMechanism",
-    "LedgerError",
-    "NoGuaranteeWarning",
-    "PlannedDpEvent",
-    "PoissonSampledDpEvent",
-    "Preview",
-    "PrivacyGuarantee",
-    "PrivacyLedger",
-    "PureDpEvent",
-    "Receipt",
-    "SelfComposedDpEvent",
-    "ZCDpEvent",
-    "allow_useless_releases",
-    "calibrate_noise_multiplier",
-    "delta_of",
-    "epsilon_of",
-]
+    "ApproximateDpEvent", "BudgetAccountant", "BudgetError", "BudgetExceededError",
+    "ComposedDpEvent", "GaussianDpEvent", "GaussianMechanism", "LaplaceDpEvent",
+    "LaplaceMechanism", "LedgerError", "NoGuaranteeWarning", "PlannedDpEvent",
+    "PoissonSampledDpEvent", "Preview", "PrivacyGuarantee", "PrivacyLedger", "PureDpEvent",
+    "Receipt", "SelfComposedDpEvent", "ZCDpEvent", "allow_useless_releases",
+    "calibrate_noise_multiplier", "delta_of", "epsilon_of",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -358,9 +358,7 @@ def _by_classifier(
         # A classifier that did not converge makes the attack weaker, not wrong.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(np.vstack([features(data), features(neighbour)]), labels)
-    return lambda outcomes: np.asarray(
-        model.decision_function(features(outcomes)), dtype=np.float64
-    )
+    return lambda found: np.asarray(model.decision_function(features(found)), dtype=np.float64)
 
 
 def _features_of(

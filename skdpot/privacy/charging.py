@@ -204,6 +204,8 @@ class Preview:
         Reason why the release would be refused, if any.
     errors : tuple of ExpectedError
         Expected errors.
+    hint : str or None
+        What another relation would change, if the estimator has a choice.
 
     See Also
     --------
@@ -230,6 +232,7 @@ class Preview:
     price: Price | None
     refusal: str | None
     errors: tuple[ExpectedError, ...]
+    hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the preview as plain values for JSON.
@@ -247,6 +250,7 @@ class Preview:
             "price": None if self.price is None else asdict(self.price),
             "refusal": self.refusal,
             "errors": [{**asdict(error), "share": error.share} for error in self.errors],
+            "hint": self.hint,
         }
 
     def __str__(self) -> str:
@@ -255,6 +259,8 @@ class Preview:
     def _lines(self) -> Iterator[str]:
         yield f"Preview of a release: {self.label}. Nothing was charged."
         yield f"  guarantee: {self.guarantee or 'none'}"
+        if self.hint is not None:
+            yield f"  relation: {self.hint}"
         yield f"  event: {self.event}"
         if self.price is not None:
             (budget, delta), (spent, _) = self.price.budget, self.price.spent
@@ -412,13 +418,15 @@ def _instead_of_ledger(given: Any) -> str:
 
 def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
     if ledger.neighbouring != plan.neighbouring:
-        remedy = f"Use a PrivacyLedger(neighbouring={plan.neighbouring!r})"
+        remedy = f"Use a PrivacyLedger(epsilon, delta, neighbouring={plan.neighbouring!r})"
         if "neighbouring" in plan.parameters:
             remedy += f", or set neighbouring={ledger.neighbouring!r} here"
+        public = ", which does not hide how many records there are"
+        public *= plan.neighbouring == "replace_one"
         raise ValueError(
-            f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}, and "
-            f"the ledger is for {ledger.neighbouring!r}. {remedy}. A second ledger for the same "
-            "people has its own part of their budget."
+            f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}"
+            f"{public}; the ledger is for {ledger.neighbouring!r}. {remedy}. A second ledger for "
+            "the same people has its own part of their budget."
         )
     if plan.neighbouring == "replace_one" and ledger.part_is_secret:
         raise ValueError(
@@ -485,7 +493,7 @@ class ReleasePlan:
     >>> from skdpot.privacy.noise import make_source
     >>> ledger = PrivacyLedger(1.0)
     >>> plan = ReleasePlan(None, PureDpEvent(0.75), make_source(), "a sample", None)
-    >>> plan.charge_to(ledger)
+    >>> receipt = plan.charge_to(ledger)
     >>> ledger.remaining()
     (0.25, 0.0)
     """
@@ -593,9 +601,13 @@ class ReleasePlan:
         except (ValueError, RuntimeError) as error:
             refusal = str(error)
         asked = None if epsilon is None else float(epsilon)
-        return Preview(self.label, self.event, self.guarantee, asked, price, refusal, self.errors)
+        hint = None
+        if self.neighbouring == "replace_one" and "neighbouring" in self.parameters:
+            hint = "the noise is up to twice that of neighbouring='add_remove', for equal epsilon"
+        about = self.label, self.event, self.guarantee, asked, price, refusal, self.errors
+        return Preview(*about, hint)
 
-    def charge_to(self, ledger: Any, *, token: str | None = None) -> None:
+    def charge_to(self, ledger: Any, *, token: Any = None, pending: bool = False) -> Receipt | None:
         """Charge the release to a ledger; raise if the budget forbids it.
 
         Parameters
@@ -605,6 +617,13 @@ class ReleasePlan:
         token : str, default=None
             A name of this release, under which it is charged once: see
             :meth:`PrivacyLedger.charge`. An accountant takes none.
+        pending : bool, default=False
+            Whether a `PrivacyLedger` is told when the release is made.
+
+        Returns
+        -------
+        Receipt or None
+            That of a `PrivacyLedger`.
 
         Raises
         ------
@@ -617,11 +636,11 @@ class ReleasePlan:
         """
         self.check(ledger)
         if ledger is None or self.event is None:
-            return
+            return None
         if isinstance(ledger, PrivacyLedger):
-            seeded = self.source.seeded
-            ledger.charge(self.event, unit=self.unit, label=self.label, seeded=seeded, token=token)
-            return
+            about: dict[str, Any] = {"seeded": self.source.seeded, "token": token}
+            about |= {"unit": self.unit, "label": self.label, "pending": pending}
+            return ledger.charge(self.event, **about)
         if token is not None:
             raise ValueError("a BudgetAccountant takes no token. Use a PrivacyLedger.")
         pair = stated_epsilon_delta(self.event, self.neighbouring)
@@ -643,6 +662,7 @@ class ReleasePlan:
                 if is_first:
                     delattr(ledger, _MEANING)
                 raise
+        return None
 
     def charge_parts_to(
         self, ledger: PrivacyLedger, partition: str, tokens: dict[str, str]

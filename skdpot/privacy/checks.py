@@ -4,12 +4,15 @@ import contextlib
 import io
 import logging
 import math
+import os
 import random
+import re
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Number, Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -96,6 +99,33 @@ def refuse_other_order(
         raise ValueError(
             f"{name} has other names than {of}, and is read by position. Give it the same names, "
             f"or none if it is in the order of {of}, as by to_numpy."
+        )
+
+
+def check_memory(n_bytes: float, what: str, remedy: str) -> None:
+    """Raise if something of a public size needs more memory than this process may have.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.checks import check_memory
+    >>> check_memory(2.0**60, "a matrix of all pairs", "Use fewer of them.")
+    Traceback (most recent call last):
+    ValueError: nothing was charged: a matrix of all pairs would take about 1,073,741,824.0 GiB ...
+    """
+    limits = [math.inf]
+    # Windows has none of these; the last one is that of a container.
+    with contextlib.suppress(AttributeError, ImportError, OSError, ValueError):
+        import resource
+
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0] % 2**63)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    # The rows and other programs need memory, too.
+    if n_bytes > 0.8 * min(limits):
+        needed, limit = (f"{n / 2**30:,.1f} GiB" for n in (n_bytes, min(limits)))
+        raise ValueError(
+            f"nothing was charged: {what} would take about {needed} of memory, too much for the "
+            f"{limit} that there are. {remedy}"
         )
 
 
@@ -311,9 +341,7 @@ _INSTEAD = {
         "lengths or with entries that are no numbers."
     ),
     "This solver needs samples of at least 2 classes": "y has records of only one class.",
-    "Unknown label type": (
-        "Unknown label type: y has continuous values, or others that are no classes."
-    ),
+    "Unknown label type": "Unknown label type: y has continuous values, or none that are classes.",
     # scikit-learn's own text advises another estimator, or imputation.
     "Input X contains NaN": (
         "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
@@ -390,8 +418,8 @@ def redact_errors(
 def without_sizes(error: BaseException) -> BaseException:
     """Return an error, or another one of its kind if its message may name a private size or value.
 
-    Libraries name the shape of an array that does not fit in memory, and a number that is too large
-    for its type. The text of an interruption is left out.
+    Libraries name the shape of an array that does not fit in memory, also in text alone, and a
+    number that is too large for its type. The text of an interruption is left out.
 
     Examples
     --------
@@ -400,9 +428,11 @@ def without_sizes(error: BaseException) -> BaseException:
     MemoryError('there is not enough memory: use fewer records, or smaller settings.')
     """
     said = error
-    # The package's own message names no size.
-    ours = str(error).startswith("the training does not fit in memory")
-    if isinstance(error, MemoryError) and not ours:
+    # PyTorch on a CPU says it in text alone.
+    short = isinstance(error, RuntimeError) and re.search(
+        r"(allocate|enough|of) memory|ALLOC_FAILED", str(error)
+    )
+    if isinstance(error, MemoryError) or short:
         said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
     elif isinstance(error, OverflowError):
         said = OverflowError("a number is too large for this computation.")

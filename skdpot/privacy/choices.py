@@ -3,6 +3,7 @@
 import decimal
 import math
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,34 @@ from skdpot.privacy.events import PureDpEvent
 # The score of a block is an integer in units of the range divided by this. One record therefore
 # changes the sum over blocks by at most this number, in exact arithmetic.
 SCORE_UNITS = 2**20
+
+
+def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
+    """Return the number of blocks, from public facts; `noise` is that of a single block.
+
+    By default, there are enough that the noise of a score is 1 % of its range, as long as a block
+    has at least 50 records. `cv` divides a block, as in scikit-learn.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.choices import choose_n_blocks
+    >>> [choose_n_blocks(None, None, n_records, 1.8) for n_records in (10, 120, 1000, 100_000)]
+    [1, 2, 20, 180]
+    """
+    if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
+        raise ValueError(
+            "cv must be an integer or splitter: positions of records make no sense in a block."
+        )
+    # None is 5 folds, the default of cross_validate; a splitter needs a record for each part.
+    fewest = int(cv) if isinstance(cv, Integral) else 5 if cv is None else 2
+    if n_blocks is None:
+        n_blocks = max(1, min(math.ceil(noise / 0.01), n_records // max(50, fewest)))
+    if n_records < n_blocks * fewest:
+        raise ValueError(
+            f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
+            f"cannot be made of n_samples={n_records}. Choose fewer blocks, or a smaller cv."
+        )
+    return int(n_blocks)
 
 
 def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:

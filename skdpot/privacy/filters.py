@@ -312,18 +312,15 @@ class MixtureFilter:
         candidates = [accounting.rounded_up(total.pure)]
         if total.squared_mu < math.inf:
             mu = math.sqrt(total.squared_mu)
-            candidates.append(
-                accounting.gaussian_epsilon(self._for_gaussian / accounting.RAISED, mu)
-            )
+            delta = self._for_gaussian / accounting.RAISED
+            candidates.append(accounting.gaussian_epsilon(delta, mu))
         # An admitted total costs at most the budget, also if the search below finds more.
         if self.admits(total):
             candidates.append(self.epsilon)
         # Beyond, no bound of the mixture is of use.
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
-            _, smallest = _bisect(
-                lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper
-            )
+            _, smallest = _bisect(lambda e: not self._renyi_bounds_loss(total, e), upper)
             candidates.append(smallest)
         return min(candidates)
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,26 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from skdpot.privacy import events as ev
+from skdpot.privacy import records as rec
 from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
-from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
+from skdpot.privacy.checks import check_choice, check_flag, check_probability
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
-from skdpot.privacy.records import (
-    FORMAT,
-    BudgetExceededError,
-    Chain,
-    Entry,
-    History,
-    LedgerTamperedError,
-    Record,
-    charge_body,
-    content_of,
-    entry_of,
-    json_number,
-    one_at_a_time,
-)
+from skdpot.privacy.records import FORMAT
 from skdpot.privacy.report import LedgerReport
 
-UNITS = ("record", "user", "edge", "node")
 _Place = tuple[str | None, str | None]
 _WHOLE: _Place = (None, None)
 
@@ -56,7 +43,7 @@ class Receipt:
     Examples
     --------
     >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
-    >>> ledger = PrivacyLedger()
+    >>> ledger = PrivacyLedger(1.0)
     >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
     >>> receipt.number, receipt.ledger == ledger.identity, ledger.verify(receipt)
     (1, True, 1)
@@ -75,19 +62,24 @@ class PrivacyLedger:
     `charge` returns. Clones and deep copies of a ledger are the ledger itself, and a pickle is a
     reference to its file, so worker processes spend the same budget.
 
-    Units (records, users, edges, nodes) are never added up: each has the whole budget.
+    Units (records, users, edges, nodes) are never added up: each has the whole budget. So a ledger
+    is for the unit of its first charge, unless further ones are declared.
 
     Parameters
     ----------
-    epsilon : float, default=inf
-        The budget of every unit, above 0. With infinity the ledger only records, and never
-        refuses.
+    epsilon : float or None, default=0.0
+        The budget of every unit, above 0: it must be given. With None, or infinity, the ledger only
+        records, and never refuses for its budget.
     delta : float, default=0.0
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
         File of the ledger. If it exists, it must contain a ledger with this budget, which is
         continued. It must lie on a local disk: locks of network file systems fail. None makes a
         temporary file, which exists while the process that made it runs.
+    units : str or list of str, default=None
+        The units of all charges, such as ``["record", "user"]``. A person whose data are in
+        releases for two units may then lose up to the budget twice. None is the unit of the first
+        charge; charges of another one are refused.
     neighbouring : {"replace_one", "add_remove"}, default="replace_one"
         The neighbouring relation of all prices: one unit is replaced by any other, or one is added
         or removed.
@@ -159,24 +151,25 @@ class PrivacyLedger:
 
     def __init__(
         self,
-        epsilon: float = math.inf,
+        epsilon: float | None = 0.0,
         delta: float = 0.0,
         *,
         path: str | os.PathLike | None = None,
+        units: str | Iterable[str] | None = None,
         neighbouring: str = "replace_one",
         allow_seeded: bool = False,
         slack: float | None = None,
         key: bytes | None = None,
     ) -> None:
-        settings = _check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
+        settings = rec.check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             identity = os.urandom(16).hex()
             body = {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             self._chain.create(body)
         self._read_all(None)
-        found = {name: self._known[0].settings[name] for name in settings}
+        found = {name: self._known[0].settings.get(name) for name in settings}
         if found != settings:
             raise ValueError(
                 f"the ledger at {self.path} was created with {_format_settings(found)}, not with "
@@ -245,14 +238,14 @@ class PrivacyLedger:
             raise ValueError("key must be None or bytes, and not empty.")
         self._temporary = path is None
         self.path = _temporary_file() if path is None else path
-        self._chain = Chain(self.path, key)
+        self._chain = rec.Chain(self.path, key)
         self._part: _Place = _WHOLE
         self._labels: tuple[str, ...] = ()
 
     def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
         records = self._chain.read()
         # A list of one, which parts and labelled views share: what one of them reads, all know.
-        self._known = [History().after(records)]
+        self._known = [rec.History().after(records)]
         self.identity: str = self._known[0].settings["identity"]
         # Before any total is shown: those of an old copy are too small.
         self._check_receipts(after, records)
@@ -330,6 +323,7 @@ class PrivacyLedger:
         convert: bool = False,
         seeded: bool = False,
         token: str | None = None,
+        pending: bool = False,
     ) -> Receipt:
         """Record a release that is about to happen, if the budget allows it.
 
@@ -354,6 +348,8 @@ class PrivacyLedger:
             charge with the same token, by any process at any time, charges nothing and returns the
             receipt of the first. So a program that repeats a charge after a crash must release
             exactly the same output; a new output needs a new token.
+        pending : bool, default=False
+            Whether the charge is listed as "charged, not released" until `finish` is called.
 
         Returns
         -------
@@ -381,8 +377,20 @@ class PrivacyLedger:
         >>> ledger.spent()
         (0.5, 0.0)
         """
-        about = unit, label, neighbouring, convert, seeded
+        about = unit, label, neighbouring, convert, seeded, pending
         return self._charge({self._part: event}, {self._part: token}, *about)[self._part]
+
+    def finish(self, receipt: Receipt) -> None:
+        """Record that the release of a pending charge is made; estimators call it.
+
+        Parameters
+        ----------
+        receipt : Receipt
+            What `charge` returned. If this cannot be recorded, the charge stays listed as "charged,
+            not released", and nothing is raised: the release is there.
+        """
+        with contextlib.suppress(rec.LedgerError), self._appending(done=receipt.number):
+            pass
 
     def charge_parts(
         self,
@@ -456,7 +464,7 @@ class PrivacyLedger:
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
         placed: dict[_Place, ev.DpEvent] = {(name, part): events[part] for part in events}
         named: dict[_Place, str | None] = {(name, part): tokens.get(part) for part in events}
-        about = unit, label, neighbouring, convert, seeded
+        about = unit, label, neighbouring, convert, seeded, False
         receipts = self._charge(placed, named, *about)
         return {part: receipts[name, part] for part in events}
 
@@ -496,7 +504,7 @@ class PrivacyLedger:
         event = self._check_charge(event, unit, "a quote")
         before = self._refresh()
         pair = stated_epsilon_delta(event, self.neighbouring) or self._pair_for(event, unit)
-        body = charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
+        body = rec.charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
         # As a charge does, on a history that is dropped afterwards.
         after = before.after(self._chain.after(before.last, [body]))
         self._check_budget(event, pair, unit, after)
@@ -626,7 +634,7 @@ class PrivacyLedger:
         """Return the event under the ledger's relation; raise if it cannot be charged."""
         # A copy: an event that changes meanwhile must be recorded as it was priced.
         event = ev.check_event(event)
-        check_choice("unit", unit, UNITS)
+        check_choice("unit", unit, rec.UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
         relation = self._known[0].settings["neighbouring"]
@@ -650,6 +658,7 @@ class PrivacyLedger:
         neighbouring: str | None,
         convert: bool,
         seeded: bool,
+        pending: bool,
     ) -> dict[_Place, Receipt]:
         """Record events of parts at once; none whose token is recorded already."""
         # Most parts have the same event, which is checked and priced once.
@@ -667,7 +676,7 @@ class PrivacyLedger:
         label = ": ".join((*self._labels, label))
         found: dict[_Place, tuple[int, str]] = {}
         bodies = {}
-        with self._appending() as records:
+        with self._appending(pending) as records:
             known = self._known[0]
             # Others may have charged meanwhile: what is left of delta is known only now.
             for key, event in plain.items():
@@ -675,19 +684,19 @@ class PrivacyLedger:
             for place, event in events.items():
                 key = id(event)
                 about = unit, label, texts[key], pairs[key], bool(seeded), place, tokens[place]
-                body = charge_body(*about)
+                body = rec.charge_body(*about)
                 if tokens[place] not in known.tokens:
                     bodies[place] = body
                     continue
                 # Its release was charged then. Another one under this name would be free.
                 (number, digest), content = known.tokens[tokens[place]]
                 found[place] = number, digest
-                if content != content_of(body):
+                if content != rec.content_of(body):
                     raise ValueError(
                         f"the token {tokens[place]!r} is that of record {number}, "
                         f"which is another release: {_format_content(content)}, and not "
-                        f"{_format_content(content_of(body))}. Nothing was charged. Give what is "
-                        "released now another token; or, if it is to be the release of that "
+                        f"{_format_content(rec.content_of(body))}. Nothing was charged. Give what "
+                        "is released now another token; or, if it is to be the release of that "
                         "record, repeat it with the same settings."
                     )
             # They are written together when the block ends, or none is.
@@ -700,10 +709,10 @@ class PrivacyLedger:
         return {place: Receipt(self.identity, *found[place]) for place in events}
 
     @contextlib.contextmanager
-    def _appending(self) -> Iterator[list[Record]]:
+    def _appending(self, pending: bool = False, done: Any = None) -> Iterator[list[rec.Record]]:
         """Give the list of the records to append, once all that others have recorded is known."""
-        with one_at_a_time:
-            with self._chain.appending(self._known[0].last) as (news, records):
+        with rec.one_at_a_time:
+            with self._chain.appending(self._known[0].last, pending, done) as (news, records):
                 self._learn(news)
                 yield records
             # Not before: only what is on disk is known.
@@ -718,18 +727,25 @@ class PrivacyLedger:
             return None
         return stated_epsilon_delta(ev.PlannedDpEvent(event, delta), self.neighbouring)
 
-    def _check_budget(
-        self, event: ev.DpEvent, pair: Pair | None, unit: str, after: History
-    ) -> None:
+    def _check_budget(self, event: ev.DpEvent, pair: Any, unit: str, after: rec.History) -> None:
         """Raise unless the budget allows the history after charges; the dearest is named."""
-        rule = after.rule
+        known, rule = self._known[0], after.rule
+        # Ledgers of earlier versions declare no units: those that were charged are.
+        units = known.settings.get("units") or sorted({each for each, *_ in known.totals}) or [unit]
+        if unit not in units:
+            raise ValueError(
+                f"this release is charged per {unit}, and the ledger is per {' and '.join(units)}: "
+                f"a person would have the whole budget per {unit} as well. Nothing was charged. "
+                f"If you accept that, create a ledger with units={[*units, unit]}; otherwise make "
+                "all releases for one unit (groups= protects users)."
+            )
         if rule.admits(after.combined(unit)):
             return
         # The error leaves the transaction, in which nothing was written.
-        total = self._known[0].combined(unit)
+        total = known.combined(unit)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
-        raise BudgetExceededError(
+        raise rec.BudgetExceededError(
             f"the budget does not allow {ev.in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
@@ -796,9 +812,8 @@ class PrivacyLedger:
         costs = [0.0]
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
-            planned = plan_epsilon(
-                ev.ComposedDpEvent(events), delta, neighbouring=self.neighbouring
-            )
+            every = ev.ComposedDpEvent(events)
+            planned = plan_epsilon(every, delta, neighbouring=self.neighbouring)
             admitted, failure = history.rule.spent(history.combined(each))
             costs.append(min(planned, admitted if failure <= delta else math.inf))
         return max(costs), float(delta)
@@ -824,10 +839,10 @@ class PrivacyLedger:
         records = self._chain.read()
         whole = self._refresh()
         unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
-        history, spent = History(), []
+        history, spent = rec.History(), []
         for record in records:
             history = history.after([record])
-            entry = entry_of(record)
+            entry = rec.entry_of(record)
             if entry is not None and entry.unit == unit:
                 spent.append(history.rule.spent(history.combined(unit)))
         return spent
@@ -866,13 +881,13 @@ class PrivacyLedger:
         list of Entry or DataFrame
             One element or row for each charge.
         """
-        entries = _charges(self._chain.read())
+        entries = _charges(self._chain.read(), self._chain.pending())
         if not as_frame:
             return entries
         import pandas as pd
 
         rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
-        columns = [field.name for field in fields(Entry)]
+        columns = [field.name for field in fields(rec.Entry)]
         return pd.DataFrame(rows, columns=columns).set_index("number")
 
     def report(self) -> LedgerReport:
@@ -898,7 +913,6 @@ class PrivacyLedger:
         Every user is protected: replacing the data of one user changes the probability of any
         outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
-        records = self._chain.read()
         history = self._refresh()
         rule, totals = (history.rule, {unit: history.combined(unit) for unit in history.units()})
         return LedgerReport(
@@ -910,8 +924,30 @@ class PrivacyLedger:
             neighbouring=self.neighbouring,
             rule=rule.name,
             units={unit: (rule.spent(total), rule.left(total)) for unit, total in totals.items()},
-            entries=_charges(records),
+            entries=self.entries(),
         )
+
+    def backup(self, path: str | os.PathLike) -> None:
+        """Copy the ledger to a new file, also while other processes charge it.
+
+        A copy of the file by other means may lack the newest charges, which can be in a second
+        file beside it. Keep a newer receipt: after the copy was put in the place of the ledger,
+        `open` tells by it whether charges are missing.
+
+        Parameters
+        ----------
+        path : str or Path
+            The copy. It must not exist.
+
+        Raises
+        ------
+        FileExistsError
+            If there is a file.
+        LedgerError
+            If the ledger cannot be read, or the copy cannot be written.
+        """
+        self.verify()
+        self._chain.copy(Path(path).absolute())
 
     def receipt(self) -> Receipt:
         """Return the receipt of the last charge, by any process.
@@ -971,11 +1007,11 @@ class PrivacyLedger:
         """
         self._refresh()
         records = self._chain.read()
-        History().after(records)
+        rec.History().after(records)
         self._check_receipts(receipt, records)
         return len(_charges(records))
 
-    def _check_receipts(self, receipt: Any, records: list[Record]) -> None:
+    def _check_receipts(self, receipt: Any, records: list[rec.Record]) -> None:
         """Raise unless all records of the file, which are given, include those with receipts."""
         if receipt is None:
             return
@@ -987,30 +1023,28 @@ class PrivacyLedger:
                     f"{type(each)}."
                 )
             if each.ledger != self.identity:
-                raise LedgerTamperedError(
-                    f"the receipt is of ledger {each.ledger}, not {self.identity}."
-                )
+                raise rec.LedgerTamperedError(f"the receipt is of ledger {each.ledger}, not this.")
             # Records are numbered from 0: the chain was checked.
             if each.number >= len(records) or records[each.number].digest != each.digest:
-                raise LedgerTamperedError(
+                raise rec.LedgerTamperedError(
                     f"record {each.number}, for which there is a receipt, is missing from the "
                     "ledger or was rewritten: the file was cut off, or replaced."
                 )
 
-    def _refresh(self) -> History:
+    def _refresh(self) -> rec.History:
         """Read new records, and return all known facts."""
         self._learn(self._chain.read(self._known[0].last))
         return self._known[0]
 
-    def _learn(self, records: Iterable[Record]) -> None:
+    def _learn(self, records: Iterable[rec.Record]) -> None:
         """Add facts of the file, unless another thread has read further by now."""
-        with one_at_a_time:
+        with rec.one_at_a_time:
             known = self._known[0]
             news = [record for record in records if record.number > known.last.number]
             if news:
                 history = known.after(news)
                 if history.settings["identity"] != self.identity:
-                    raise LedgerTamperedError(f"the file at {self.path} holds another ledger now.")
+                    raise rec.LedgerTamperedError(f"{self.path} holds another ledger now.")
                 # One assignment, which no signal interrupts halfway.
                 self._known[0] = history
 
@@ -1051,9 +1085,9 @@ class PrivacyLedger:
 
 
 @lru_cache(maxsize=32)
-def _known_in_this_process(identity: str, key: bytes | None, settings: str) -> list[History]:
+def _known_in_this_process(identity: str, key: bytes | None, settings: str) -> list[rec.History]:
     """Return the shared history of all unpickled ledgers of a file in this process."""
-    return [History(json.loads(settings))]
+    return [rec.History(json.loads(settings))]
 
 
 def _temporary_file() -> Path:
@@ -1064,35 +1098,12 @@ def _temporary_file() -> Path:
     return Path(folder) / "ledger.sqlite"
 
 
-def _check_settings(
-    epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
-) -> dict[str, Any]:
-    """Return the settings that a new ledger is created with, in the form of its record."""
-    # Not by conversion: float('1') and float(True) would be budgets.
-    if not real_number(epsilon) > 0:
-        raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
-    check_probability("delta", delta)
-    check_choice("neighbouring", neighbouring, RELATIONS)
-    if slack is not None and not 0 <= real_number(slack) <= delta:
-        raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
-    check_flag("allow_seeded", allow_seeded)
-    return {
-        "epsilon": json_number(epsilon),
-        "delta": float(delta),
-        "neighbouring": neighbouring,
-        "allow_seeded": bool(allow_seeded),
-        "slack": None if slack is None else float(slack),
-    }
-
-
 def _check_text(name: str, value: Any, longest: float = math.inf) -> None:
     """Raise unless a value can be a cell of a report or a table."""
     if not (isinstance(value, str) and value.strip() and value.isprintable()):
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
     if len(value) > longest:
-        raise ValueError(
-            f"{name} must have at most {longest} characters, got {len(value)}: use a digest."
-        )
+        raise ValueError(f"{name} has {len(value)} characters, more than {longest}: use a digest.")
 
 
 def _check_parts(parts: Iterable[str]) -> list[str]:
@@ -1130,13 +1141,13 @@ def _format_content(content: tuple) -> str:
     return f"{ev.event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
 
 
-def _units(history: History, unit: str | None) -> list[str]:
+def _units(history: rec.History, unit: str | None) -> list[str]:
     """Return the requested unit, or all units of charges."""
     if unit is None:
-        return history.units() or [UNITS[0]]
-    check_choice("unit", unit, UNITS)
+        return history.units() or [rec.UNITS[0]]
+    check_choice("unit", unit, rec.UNITS)
     return [unit]
 
 
-def _charges(records: Iterable[Record]) -> list[Entry]:
-    return [entry for record in records if (entry := entry_of(record)) is not None]
+def _charges(records: Iterable[rec.Record], pending: Container[int] = ()) -> list[rec.Entry]:
+    return [entry for record in records if (entry := rec.entry_of(record, pending)) is not None]

@@ -12,13 +12,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skdpot.privacy.accounting import RELATIONS
+from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, charged
 
@@ -118,20 +120,27 @@ class Chain:
             CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
                 BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
         """
+        # Of several creators the first one wins.
+        with contextlib.suppress(FileExistsError), self._new_file(self.path) as file:
+            file.executescript(schema)
+            file.executemany("INSERT INTO records VALUES (?, ?, ?)", self.after(ORIGIN, [body]))
+            file.commit()
+
+    @contextlib.contextmanager
+    def _new_file(self, path: Path) -> Iterator[sqlite3.Connection]:
+        """Give a new database, which has its name when the block ends, unless there is a file."""
         # A file that appears is complete: a process that is killed leaves a draft at most.
-        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
         try:
             with (
                 one_at_a_time,
-                _explaining_errors(self.path),
+                _explaining_errors(path),
                 contextlib.closing(_connect_to_new(draft)) as file,
             ):
-                file.executescript(schema)
-                file.executemany("INSERT INTO records VALUES (?, ?, ?)", self.after(ORIGIN, [body]))
-                file.commit()
-            # A link fails where there is a file: of several creators the first one wins.
-            with _explaining_errors(self.path), contextlib.suppress(FileExistsError):
-                os.link(draft, self.path)
+                yield file
+            # A link fails where there is a file.
+            with _explaining_errors(path):
+                os.link(draft, path)
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink()
@@ -142,11 +151,13 @@ class Chain:
             return self._follow(file, after)
 
     @contextlib.contextmanager
-    def appending(self, after: Record) -> Iterator[tuple[list[Record], list[Record]]]:
+    def appending(
+        self, after: Record, pending: bool = False, done: int | None = None
+    ) -> Iterator[tuple[list[Record], list[Record]]]:
         """Keep all other writers out; give what is new after a record, and a list to append.
 
         The records in that list are on disk when the block ends. If anything raises before, none
-        is.
+        is. If `pending`, they are of releases that are not made yet; that of the record `done` is.
         """
         # A process that is forked in here must not write through its parent's connection.
         process, deadline = os.getpid(), time.monotonic() + _PATIENCE
@@ -162,9 +173,28 @@ class Chain:
             records: list[Record] = []
             yield self._follow(file, after), records
             file.executemany("INSERT INTO records VALUES (?, ?, ?)", records)
+            if pending:
+                # Beside the chain, as no price depends on it. Earlier versions made no such table.
+                file.execute("CREATE TABLE IF NOT EXISTS pending (number INTEGER PRIMARY KEY)")
+                numbers = [(record.number,) for record in records]
+                file.executemany("INSERT OR IGNORE INTO pending VALUES (?)", numbers)
+            if done is not None:
+                file.execute("DELETE FROM pending WHERE number = ?", (done,))
             if os.getpid() != process:
                 raise LedgerError("a process that forks while it charges has charged nothing.")
             file.execute("COMMIT")
+
+    def pending(self) -> set[int]:
+        """Return the numbers of charges whose releases were not made."""
+        with self._open() as file:
+            if not file.execute("SELECT 1 FROM sqlite_master WHERE name = 'pending'").fetchone():
+                return set()
+            return {number for (number,) in file.execute("SELECT number FROM pending")}
+
+    def copy(self, path: Path) -> None:
+        """Write all that is committed to a new file, also while others write, or raise."""
+        with self._new_file(path) as copy, self._open() as file:
+            file.backup(copy)
 
     def after(self, previous: Record, bodies: Iterable[Any]) -> list[Record]:
         """Return the records of bodies, or of their texts, each of which follows the one before."""
@@ -268,7 +298,9 @@ def _explaining_errors(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite and the system into errors about the ledger."""
     try:
         yield
-    except sqlite3.Error as error:
+    except FileExistsError:
+        raise
+    except (sqlite3.Error, OSError) as error:
         # What to do, by words of SQLite's message.
         advice = {
             "not a database": "the file is not a ledger; give another path",
@@ -281,18 +313,17 @@ def _explaining_errors(path: Path) -> Iterator[None]:
             "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; find out why",
             "no such table": "the file is not a ledger, or is damaged; give another path",
         }
-        said = next((do for words, do in advice.items() if words in str(error)), str(error))
+        # SQLite quotes damaged statements, in several lines.
+        told = " ".join(str(getattr(error, "strerror", error)).split())
+        said = [f"{do} ({told})" for words, do in advice.items() if words in told] or [told]
         raise LedgerError(
-            f"cannot use the ledger at {path}: {said} ({error}). Nothing was charged."
-        ) from error
-    except OSError as error:
-        raise LedgerError(
-            f"cannot use the ledger at {path}: {error.strerror}. Nothing was charged."
+            f"cannot use the ledger at {path}: {said[0]}. Nothing was charged."
         ) from error
 
 
 # Version of the format of records.
 FORMAT = 1
+UNITS = ("record", "user", "edge", "node")
 
 
 @dataclass(frozen=True)
@@ -321,11 +352,13 @@ class Entry:
         Digest of the record and of all before it.
     token : str or None
         The name of the release, under which it is charged once.
+    released : bool
+        False for a release of an estimator that is not made yet, or was interrupted.
 
     Examples
     --------
     >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
-    >>> ledger = PrivacyLedger()
+    >>> ledger = PrivacyLedger(1.0)
     >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
     >>> (entry,) = ledger.entries()
     >>> entry.label, entry.event, entry.pair
@@ -344,6 +377,7 @@ class Entry:
     part: str | None
     digest: str
     token: str | None = None
+    released: bool = True
 
     @property
     def pair(self) -> Pair | None:
@@ -382,17 +416,46 @@ def content_of(body: dict[str, Any]) -> tuple:
     return tuple(body[name] for name in ("unit", "event", "seeded", "partition", "part"))
 
 
-def entry_of(record: Record) -> Entry | None:
+def entry_of(record: Record, pending: Container[int] = ()) -> Entry | None:
     """Return the charge in a record, None if the record is something else."""
     body = json.loads(record.body)
-    if body.pop("kind") != "charge":
+    if body["kind"] != "charge":
         return None
-    # It only makes the receipts of equal charges differ.
-    body.pop("nonce", None)
-    recorded = body.pop("pair")
-    body["event"], pair = charged(body["event"], recorded and tuple(recorded))
+    event, pair = charged(body["event"], body["pair"] and tuple(body["pair"]))
     epsilon, delta = pair or (math.nan, math.nan)
-    return Entry(number=record.number, digest=record.digest, epsilon=epsilon, delta=delta, **body)
+    known = {name: body.get(name) for name in Entry.__match_args__}
+    known |= {"number": record.number, "digest": record.digest, "event": event}
+    known |= {"epsilon": epsilon, "delta": delta, "released": record.number not in pending}
+    return Entry(**known)
+
+
+def check_settings(
+    epsilon: Any, delta: Any, units: Any, neighbouring: Any, allow_seeded: Any, slack: Any
+) -> dict[str, Any]:
+    """Return the settings that a new ledger is created with, in the form of its record."""
+    epsilon = math.inf if epsilon is None else epsilon
+    # Not by conversion: float('1') and float(True) would be budgets.
+    if not real_number(epsilon) > 0:
+        raise ValueError(
+            "epsilon of a budget must be a number above 0, or None to record only; got "
+            f"{epsilon!r}."
+        )
+    check_probability("delta", delta)
+    check_choice("neighbouring", neighbouring, RELATIONS)
+    if slack is not None and not 0 <= real_number(slack) <= delta:
+        raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
+    check_flag("allow_seeded", allow_seeded)
+    units = None if units is None else [units] if isinstance(units, str) else sorted(set(units))
+    for unit in units or ():
+        check_choice("units", unit, UNITS)
+    return {
+        "epsilon": json_number(epsilon),
+        "delta": float(delta),
+        "units": units,
+        "neighbouring": neighbouring,
+        "allow_seeded": bool(allow_seeded),
+        "slack": None if slack is None else float(slack),
+    }
 
 
 def json_number(number: float) -> Any:
@@ -446,6 +509,8 @@ class History:
     def _set(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         epsilon, delta, slack = float(settings["epsilon"]), settings["delta"], settings["slack"]
+        others = (settings["neighbouring"], settings["allow_seeded"], slack)
+        check_settings(epsilon, delta, settings.get("units"), *others)
         by_pairs = PairFilter(epsilon, delta)
         most = delta if slack is None else slack
         tight = MixtureFilter(epsilon, delta, most) if most > 0 else by_pairs
@@ -479,6 +544,7 @@ class History:
                             f"the ledger is of format {body['format']}, and this version of skdpot "
                             f"reads {FORMAT}."
                         )
+                    bytes.fromhex(body["identity"])
                     self._set(body)
                 case "partition":
                     self.partitions[body["name"]] = {
@@ -496,7 +562,8 @@ class History:
                     self.anchors = (*self.anchors, body)
                 case _:
                     raise ValueError("no such kind of record")
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+                ValueError) as error:  # fmt: skip
             raise LedgerTamperedError(
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
@@ -506,6 +573,10 @@ class History:
         place = body["unit"], body["partition"], body["part"]
         if place[1] is not None and not self.has_part(place[1], place[2]):
             raise ValueError("no such part")
+        date.fromisoformat(body["time"][:10])
+        is_flag = isinstance(body["seeded"], bool)
+        if not (is_flag and body["unit"] in UNITS and body["label"].isprintable()):
+            raise ValueError("no such unit, label or seed")
         recorded = body["pair"] and tuple(body["pair"])
         event, pair = charged(body["event"], recorded)
         # Version 0.1.0 recorded some with too small a delta.

@@ -7,7 +7,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 from pathlib import Path
@@ -283,7 +283,8 @@ def _grouped(entries: Iterable[Entry]) -> list[list[Entry]]:
     found: dict[tuple, list[Entry]] = {}
     for entry in entries:
         # Without the event, which the appendix shows.
-        key = (entry.unit, entry.label, entry.partition, entry.part, entry.pair, entry.seeded)
+        what = (entry.unit, entry.label, entry.partition, entry.part, entry.pair)
+        key = (*what, entry.seeded, entry.released)
         found.setdefault(key, []).append(entry)
     return list(found.values())
 
@@ -293,7 +294,9 @@ def _row(releases: list[Entry]) -> tuple[str, ...]:
     part = _part_of(entry)
     return (
         _period(entry, releases[-1]),
-        entry.label + (" (seeded: not private)" if entry.seeded else ""),
+        entry.label
+        + " (seeded: not private)" * entry.seeded
+        + " (charged, not released)" * (not entry.released),
         entry.unit + (f" in {part}" if part else ""),
         f"{len(releases):,}",
         "by its noise" if pair is None else amount_up(pair[0]),
@@ -395,7 +398,7 @@ def day(time: str) -> str:
     >>> day("2031-03-05T12:00:00+00:00")
     '5 March 2031'
     """
-    when = datetime.fromisoformat(time)
+    when = date.fromisoformat(time[:10])
     # Not by strftime, which speaks the language of the machine.
     months = (
         "January", "February", "March", "April", "May", "June", "July", "August", "September",

@@ -511,11 +511,10 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         steps = self._steps(records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
         first_weights, latents = source.bits(62, 2).tolist()
-        within = generative.load_engine().within_memory
-        trainer = within(lambda: training.start(training.new_network(first_weights), latents))
-        held = within(trainer.hold, records[:], records.labels)
+        trainer = training.start(training.new_network(first_weights), latents)
+        held = trainer.hold(records[:], records.labels)
         # A step on other records: what would fail in the first step is refused before the charge.
-        within(trainer.dry_run)
+        trainer.dry_run()
         bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         return replace(steps, trainer=trainer, progress=bar), held, source
 

@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot import allocation
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.allocation import (
-    ALLOCATION_CONSTRAINTS,
-    AllocationEstimator,
-    Problem,
-    read_factors,
-    read_ranges,
-)
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.events import DpEvent
@@ -170,7 +164,7 @@ class RoundReleases(ReleaseSeries):
         return consensus.repair(self.network, start)
 
 
-class PrivateMessageADMM(AllocationEstimator):
+class PrivateMessageADMM(allocation.AllocationEstimator):
     """The published private ADMM, with corrected noise: an allocation by messages with noise.
 
     **Superseded** by :class:`~skdpot.PrivateADMMTransport`, which reaches a far larger total
@@ -271,7 +265,7 @@ class PrivateMessageADMM(AllocationEstimator):
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "delta": [Interval(Real, 0, 1, closed="left")],
-        **ALLOCATION_CONSTRAINTS,
+        **allocation.ALLOCATION_CONSTRAINTS,
         "utility": [StrOptions(set(consensus.FAMILIES))],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "eta": [Interval(Real, 0, None, closed="neither"), None],
@@ -315,7 +309,7 @@ class PrivateMessageADMM(AllocationEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _plan(self, problem: Problem) -> ReleasePlan:
+    def _plan(self, problem: allocation.Problem) -> ReleasePlan:
         network, source, family = problem.network, make_source(self.random_state), self.utility
         # Sensitivities of all edges follow from one public scale.
         if np.ndim(self.utility_scale) or sparse.issparse(self.utility_scale):
@@ -323,16 +317,14 @@ class PrivateMessageADMM(AllocationEstimator):
         scale = float(self.utility_scale)
         # Sources without utilities release nothing.
         sides = (network.targets, network.sources)[: len(problem.values)]
-        ranges = read_ranges(self.utility_bounds)[: len(sides)]
+        ranges = allocation.read_ranges(self.utility_bounds)[: len(sides)]
         noises = []
         for side, between, factors in zip(
-            sides, ranges, read_factors(self.node_budgets, network), strict=False
+            sides, ranges, allocation.read_factors(self.node_budgets, network), strict=False
         ):
             of_family = {"a": between, "b": (scale, scale), "c": (scale, scale)}
             # A node's own cap decides how large its marginal utilities can be.
-            bounds = np.array(
-                [marginal_bounds(family, of_family, float(cap)) for cap in side.upper]
-            )
+            bounds = np.array([marginal_bounds(family, of_family, float(c)) for c in side.upper])
             noises.append(
                 MessageReleases(
                     self.epsilon,
@@ -359,7 +351,7 @@ class PrivateMessageADMM(AllocationEstimator):
         )
         return self._plan_of(release, source, delta=self.delta, by="messages")
 
-    def _run(self, plan: ReleasePlan, problem: Problem) -> dict[str, Any]:
+    def _run(self, plan: ReleasePlan, problem: allocation.Problem) -> dict[str, Any]:
         with self._bar(self.n_rounds) as bar:
             found = plan.release.run(problem.utilities(), bar.update)
         return self._attributes(problem, found)

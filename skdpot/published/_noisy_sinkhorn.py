@@ -15,7 +15,7 @@ from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups,
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.charging import ExpectedError, NoGuaranteeWarning
-from skdpot.privacy.checks import check_count, check_delta, check_positive
+from skdpot.privacy.checks import check_count, check_delta, check_memory, check_positive
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, NoiseSource
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 
@@ -702,12 +702,12 @@ class NoisySinkhornDistance(BaseTransportDistance):
         plans: list[Any] = []
         # A record takes part in k - 1 of the runs, each of which gets that part of the budget.
         for n, m in combinations(groups.sizes.tolist(), 2):
-            # A few matrices of n * m costs are held in memory.
-            if n * m > 1 << 26:
-                raise ValueError(
-                    f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
-                    "PrivateSinkhornDistance, which also has far less noise."
-                )
+            # Six matrices of n * m costs are held in memory.
+            what, remedy = (
+                "noisy Sinkhorn between {:,} and {:,} records",
+                "Use PrivateSinkhornDistance.",
+            )
+            check_memory(48 * n * m, what.format(n, m), remedy)
             plans.append(make_plan(*budget, n_samples=(n, m), **options))
         event = plans[0].event
         if event is not None and len(plans) > 1:

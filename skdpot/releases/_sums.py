@@ -165,9 +165,8 @@ class VectorRelease(Release):
         epsilon = min(epsilon, max_precision * sensitivity / largest)
         self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
-            self._mechanism = LaplaceMechanism(
-                epsilon, sensitivity, n_coordinates=n_coordinates, **grid
-            )
+            grid["n_coordinates"] = n_coordinates
+            self._mechanism = LaplaceMechanism(epsilon, sensitivity, **grid)
         else:
             self._mechanism = GaussianMechanism(
                 epsilon, delta, sensitivity, n_coordinates=n_coordinates, **grid

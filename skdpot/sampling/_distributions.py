@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 from skdpot import transport
 from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
-from skdpot.privacy.checks import names_of, refuse_other_order
+from skdpot.privacy.checks import check_memory, names_of, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
@@ -247,19 +247,17 @@ class BaseDistributionSampler(BaseLocalSampler):
         return self.output_points_.shape[1] if self.output == "points" else 1
 
 
-def _draw(
-    project: Any, draws: BoundedRatioMechanism, rows: Any, integers: np.ndarray
-) -> np.ndarray:
-    """Return the indices of outputs, drawn by uniform random integers."""
+def _draw(project: Any, draws: BoundedRatioMechanism, rows: Any, bits: np.ndarray) -> np.ndarray:
+    """Return the indices of outputs, drawn by uniform random bits."""
     # A caller may have made underflow an error, which the values of a row could raise.
     with np.errstate(all="ignore"):
         probabilities = project(rows)
-    outputs = np.empty(np.shape(integers), dtype=np.intp)
+    outputs = np.empty(np.shape(bits), dtype=np.intp)
     # 65,536 weights are rounded at a time: the processor's cache holds them.
     height = max(1, (1 << 16) // probabilities.shape[1])
     for users in gen_batches(len(outputs), height):
         weights = draws.integer_weights(probabilities[users])
-        outputs[users] = draws.draw(weights, integers[users])
+        outputs[users] = draws.draw(weights, bits[users])
     return outputs
 
 
@@ -493,9 +491,8 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         base = transport.uniform_base_measure(cost, epsilon).base_measure
         # A mean of two feasible measures is feasible, as its constraints are linear.
         if choice == "balanced":
-            base = (
-                transport.optimal_base_measure(cost, epsilon, tol=self.tol).base_measure + base
-            ) / 2
+            optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
+            base = (optimal.base_measure + base) / 2
         return base, np.nan
 
 
@@ -707,6 +704,10 @@ def power_of_distances(inputs, outputs, metric, order):
     """Return costs: a power of distances between points; or raise if they are invalid."""
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
+    what = f"the costs between {len(inputs):,} input points and {len(outputs):,} output points"
+    check_memory(
+        40 * len(inputs) * len(outputs), what, "Use fewer points, such as cells of a grid."
+    )
     transport.refuse_degrees(metric, [inputs, outputs])
     # What overflows is refused below, by the number of its points.
     with np.errstate(all="ignore"):

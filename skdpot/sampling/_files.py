@@ -1,6 +1,5 @@
 """Samples of users in many files: each file is released once, despite crashes."""
 
-import base64
 import contextlib
 import copy
 import fcntl
@@ -8,9 +7,8 @@ import glob
 import hashlib
 import json
 import os
-import pickle
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from numbers import Integral
@@ -25,7 +23,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot import __version__
-from skdpot._base import plain_bar
+from skdpot._base import plain_bar, warn_user
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.checks import check_count
@@ -148,8 +146,8 @@ def release_files(
     >>> from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
     >>> folder = Path(tempfile.mkdtemp())
     >>> sources = [folder / f"visits-{k}.npy" for k in range(3)]
-    >>> for source in sources:
-    ...     np.save(source, np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]]))
+    >>> for k, source in enumerate(sources):
+    ...     np.save(source, np.array([[8, 1, k, 0, 0], [0, 0, 1, 4, 5]]))
     >>> targets = [folder / f"samples-{k}.npy" for k in range(3)]
     >>> ledger = PrivacyLedger(epsilon=2.0, path=folder / "ledger")
     >>> sampler = WassersteinProjectionSampler(epsilon=2.0).fit(np.ones((1, 5)))
@@ -166,6 +164,7 @@ def release_files(
     names, files = _check_files(sources, targets, read)
     quiet = copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
     facts = {
+        "format": 2,
         "version": __version__,
         # A copy of the key beside another ledger would charge there what is drawn here.
         "ledger": ledger.identity,
@@ -178,9 +177,6 @@ def release_files(
         "random_state": None if sampler.random_state is None else int(sampler.random_state),
         "files": files,
     }
-    if read is None:
-        # Arrays do not have the names of columns.
-        vars(quiet).pop("feature_names_in_", None)
     # Several releases may write to one folder: each removes the drafts of its own workers only.
     name = hashlib.sha256(f"{ledger.identity} {partition}".encode()).hexdigest()[:16]
     settings: dict[str, Any] = {
@@ -197,29 +193,28 @@ def release_files(
             plan.price(ledger)
             # One mechanism draws all samples, also those of another call: another fit could have
             # other last digits.
-            chosen = pickle.dumps(wrap_non_picklable_objects(quiet, keep_wrapper=False))
+            chosen = _told(quiet, with_names=read is not None)
             tasks = [_task(keys, facts, number) for number in range(len(files))]
             # Workers report in any order, and a task may have run twice.
-            found = dict(run(partial(_work, chosen, **settings), tasks, "files checked"))
-            keys.write(
-                {
-                    "facts": facts,
-                    "sampler": base64.b64encode(chosen).decode(),
-                    "tokens": [found[number][0] for number in range(len(files))],
-                    "n_users": [found[number][1] for number in range(len(files))],
-                }
-            )
+            work = partial(_work, type(sampler), chosen, **settings)
+            found = dict(run(work, tasks, "files checked"))
+            tokens, n_users, digests = zip(*map(found.get, range(len(files))), strict=True)
+            _warn_of_copies(names, digests)
+            claim = {"facts": facts, "sampler": chosen, "names": names}
+            keys.write(claim | {"tokens": tokens, "n_users": n_users})
         _check_same_call(keys, facts)
-        tokens = dict(zip(names, keys.claim["tokens"], strict=True))
+        # The ledger has the paths as they were given first.
+        names = keys.claim.get("names", names)
+        token_of = dict(zip(names, keys.claim["tokens"], strict=True))
         try:
-            receipts = plan.charge_parts_to(ledger, partition, tokens)
+            receipts = plan.charge_parts_to(ledger, partition, token_of)
         except ValueError:
             # The charge was refused: the files may be tried again with other arguments.
             if is_new:
                 keys.forget()
             raise
         try:
-            work = partial(_work, base64.b64decode(keys.claim["sampler"]), **settings)
+            work = partial(_work, type(sampler), keys.claim["sampler"], **settings)
             _finish(keys, facts, settings["prefix"], partial(run, work))
         except BaseException as error:
             error.add_note(
@@ -238,9 +233,13 @@ def release_files(
 def _check_same_call(keys: "KeyFile", facts: dict[str, Any]) -> None:
     """Raise if the key is of a call with other arguments."""
     # The noise follows from these facts; with others, the same key would draw two data sets.
-    earlier = keys.claim["facts"]
+    # A source may have moved: its users are known by their token.
+    facts, earlier = (
+        each | {"files": [target for _, target in each["files"]]}
+        for each in (facts, keys.claim["facts"])
+    )
     # Nothing is drawn any more without a key.
-    names = [name for name in facts if name != "version" or not keys.is_erased]
+    names = [name for name in facts if name not in ("format", "version") or not keys.is_erased]
     differing = [name for name in names if facts[name] != earlier.get(name)]
     if differing:
         raise ValueError(
@@ -387,26 +386,50 @@ class FileTask:
     digest: str | None = None
 
 
-def _work(
-    sampler: bytes, task: FileTask, *, read: Any, n_samples: int, prefix: str
-) -> tuple[int, Any]:
-    """Return the number of a file, and its token and users; or the digest of its samples.
+def _told(sampler: Any, with_names: bool) -> str:
+    """Return a fitted sampler as text, from which `_loaded` makes the same mechanism."""
+    names = getattr(sampler, "feature_names_in_", None) if with_names else None
+    # What was computed may have other last digits in another fit.
+    fitted = {name: getattr(sampler, f"{name}_", None) for name in sampler.get_params(deep=False)}
+    kept = ("order", "solver", "tol", "output", "n_jobs")
+    parameters = {name: getattr(sampler, name) for name in kept if name in fitted}
+    parameters |= {name: value for name, value in fitted.items() if value is not None}
+    parameters["epsilon"] = sampler._fitted.draws.epsilon
+    told = {"parameters": parameters, "n_features": sampler.n_features_in_, "names": names}
+    return json.dumps(told, sort_keys=True, default=lambda array: array.tolist())
 
-    It runs anywhere, knows no ledger, and draws what was charged. `sampler` is the pickle of the
-    fitted sampler, and `prefix` is how the names of temporary files begin.
+
+def _warn_of_copies(names: list[str], digests: Sequence[str]) -> None:
+    """Warn of files with equal users, who may be the same people."""
+    copies = [name for k, name in enumerate(names) if digests[k] in digests[:k]]
+    if copies:
+        warn_user(
+            f"{', '.join(copies)}: exact copies of other files of this call. If they hold the same "
+            "users, these are released more than once, and charged once: leave the copies out."
+        )
+
+
+def _work(kind: Any, sampler: str, task: Any, *, read: Any, n_samples: int, prefix: str) -> tuple:
+    """Return a file's number, and its token, users and digest; or the digest of its samples.
+
+    It runs anywhere, knows no ledger, and draws what was charged. `sampler` is the text of the
+    fitted sampler, `kind` its class, and `prefix` is how the names of temporary files begin.
     """
     try:
         # One mechanism per process, however many files it draws.
-        estimator = _loaded(sampler)
+        estimator = _loaded(kind, sampler)
         users = estimator._read_users(read(task.source))
         # The key depends on all that samples depend on. What is digested here is what is drawn,
         # whatever happens to the file meanwhile.
-        facts = (hashlib.sha256(sampler).digest(), n_samples.to_bytes(8, "big"))
-        key = derive_key(task.key, *facts, _digest_of_users(users))
+        # The threshold of directions follows from the parameters, up to its last digits.
+        text = f"{sampler} {getattr(estimator, 'threshold_', None)!r}"
+        facts = (hashlib.sha256(text.encode()).digest(), n_samples.to_bytes(8, "big"))
+        digest = _digest_of_users(users)
+        key = derive_key(task.key, *facts, digest)
         # The ledger shows tokens; they tell nothing about the key or the users.
         token = derive_key(key, b"token").hex()[:32]
         if not task.token:
-            return task.number, (token, users.shape[0])
+            return task.number, (token, users.shape[0], digest.hex())
         if token != task.token:
             raise RuntimeError("the file has changed since it was charged; put the old one back.")
         source = source_of_key(key) if task.seed is None else make_source(task.seed)
@@ -424,8 +447,13 @@ def _work(
 
 
 @lru_cache(maxsize=8)
-def _loaded(pickled: bytes) -> Any:
-    return pickle.loads(pickled)
+def _loaded(kind: Any, text: str) -> Any:
+    """Return the fitted sampler of a text; nothing in it is executed."""
+    told = json.loads(text)
+    sampler = kind(**told["parameters"]).fit(np.ones((1, told["n_features"])))
+    if told["names"] is not None:
+        sampler.feature_names_in_ = np.array(told["names"], dtype=object)
+    return sampler
 
 
 def _settle(draft: str, task: FileTask) -> str:
@@ -523,6 +551,8 @@ class KeyFile:
         self.key = written if lines else secrets.token_bytes(32)
         if lines:
             self.claim = json.loads(lines[0])
+            if not (isinstance(self.claim, dict) and {"facts", "tokens"} <= self.claim.keys()):
+                raise ValueError("its claim is damaged")
         for line in lines[1:]:
             # A line that was cut off is of a file that is then drawn again, with the same noise.
             with contextlib.suppress(ValueError):

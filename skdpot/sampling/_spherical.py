@@ -175,9 +175,8 @@ class SphericalProjectionSampler(BaseLocalSampler):
         """
         # Rows are checked as in a release, although the score is the same for all of them.
         self._read_users(X)
-        return -sphere_cap_cost(
-            self.n_features_in_, self._fitted.draws.epsilon, self.threshold_, order=1
-        )
+        epsilon = self._fitted.draws.epsilon
+        return -sphere_cap_cost(self.n_features_in_, epsilon, self.threshold_, order=1)
 
     @property
     def _n_features_out(self):

@@ -21,6 +21,7 @@ from skdpot.tables._frames import (
     Table,
     as_array,
     make_table,
+    number_in_file,
     plain_values,
     read_header,
     read_table_file,
@@ -35,7 +36,6 @@ from skdpot.tables._reading import (
     checked_names,
     find_columns,
     label_order,
-    labels_of,
     person_codes,
     position_of,
     private_codes,
@@ -44,6 +44,5 @@ from skdpot.tables._reading import (
     read_columns,
     read_units,
     refuse_other_labels,
-    values_in,
 )
 from skdpot.tables._schema import FILL_IN, TableSchema, columns_in, read_schema, write_table

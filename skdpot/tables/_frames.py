@@ -1,12 +1,14 @@
 """Tables in memory and in files: arrays, lists, data frames through narwhals, CSV and Parquet."""
 
+import codecs
 import csv
+import gzip
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
 from numbers import Real
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
 
 CONTAINERS = ("array", "pandas", "polars", "pyarrow")
 # Texts of files that stand for a missing value, unless they are declared labels.
-_MISSING = frozenset(
-    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT")
-)
+_MISSING = frozenset(["", *"NA N/A n/a #N/A <NA> NaN nan NULL null None NaT".split()])
 
 
 class Table:
@@ -284,7 +284,8 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
         return np.column_stack(columns)
     array = np.empty((len(columns[0]), len(columns)), dtype=object)
     for j, column in enumerate(columns):
-        array[:, j] = column.tolist()
+        # Not as a list, of which NumPy asks each entry for an array.
+        array[:, j] = column.astype(object)
     return array
 
 
@@ -300,20 +301,14 @@ def whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
     ... ).dtype
     (dtype('int8'), dtype('float64'))
     """
-    # Types of narwhals have the names of NumPy's.
-    kind = str(dtype).lower() if isinstance(dtype, nw.dtypes.DType) else dtype
-    if values.dtype.kind != "f" or not isinstance(kind, str | np.dtype):
-        return values
-    try:
-        wanted = np.dtype(kind)
-    except TypeError:
-        return values
-    if wanted.kind not in "iu" or not np.isfinite(values).all():
-        return values
-    ends = np.iinfo(wanted)
-    if (values < ends.min).any() or (values > ends.max).any() or (values % 1 != 0).any():
-        return values
-    return values.astype(wanted)
+    with suppress(TypeError), np.errstate(invalid="ignore"):
+        # Types of narwhals have the names of NumPy's.
+        wanted = np.dtype(str(dtype).lower() if isinstance(dtype, nw.dtypes.DType) else dtype)
+        if values.dtype.kind == "f" and wanted.kind in "iu" and np.isfinite(values).all():
+            whole = values.astype(wanted)
+            # Numbers beyond the type have become others.
+            return whole if (whole == values).all() else values
+    return values
 
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
@@ -374,7 +369,10 @@ def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
 # -----
 
 
-def read_table_file(path: str | os.PathLike[str], columns: Iterable["Column"]) -> Any:
+def read_table_file(
+    path: str | os.PathLike[str], columns: Iterable["Column"], *, sep: str = ",",
+    decimal: str = ".", encoding: str = "utf-8-sig", na: Iterable[str] = (),
+) -> Any:  # fmt: skip
     """Return a private file as a pandas frame of objects, or raise; errors quote no value.
 
     Texts become the declared numbers or labels: "1", "1.0" and "01" are the label 1, and "TRUE" is
@@ -383,10 +381,18 @@ def read_table_file(path: str | os.PathLike[str], columns: Iterable["Column"]) -
     Parameters
     ----------
     path : str or path-like
-        A file that ends with .csv (UTF-8, with names of columns in its first line) or .parquet,
-        which needs pyarrow.
+        A file that ends with .csv or .csv.gz, with names of columns in its first line, or with
+        .parquet, which needs pyarrow.
     columns : iterable of Column
         Declared columns.
+    sep : str, default=","
+        The character between fields. This and all that follows is for CSV files.
+    decimal : str, default="."
+        The decimal point of numbers. A number with another one is read as text.
+    encoding : str, default="utf-8-sig"
+        The encoding, such as "latin-1". The default is UTF-8.
+    na : iterable of str, default=()
+        Further texts that stand for a missing value, unless they are declared labels.
 
     Returns
     -------
@@ -419,30 +425,31 @@ def read_table_file(path: str | os.PathLike[str], columns: Iterable["Column"]) -
 
     path = Path(path)
     if suffix_of(path) == ".parquet":
+        if (sep, decimal, encoding, *na) != (",", ".", "utf-8-sig"):
+            raise ValueError("sep, decimal, encoding and na are for CSV files.")
         # Other types would round integers beside a missing one.
         options = {"dtype_backend": "numpy_nullable"}
         frame = _readable(lambda: pandas.read_parquet(path, **options).astype(object), path)
     else:
         # pandas.read_csv would guess types from values, and fill short lines in silence.
-        header, *rows = _csv_rows(path) or [[]]
+        header, *rows = _csv_rows(path, sep, encoding) or [[]]
         if any(len(row) != len(header) for row in rows):
-            raise ValueError(
-                f"the file has lines with more or fewer fields than its {len(header)} names."
-            )
+            raise ValueError(f"lines of the file have more or fewer fields than {len(header)}.")
         frame = pandas.DataFrame(rows, columns=header, dtype=object)
     declared = {str(column.name).strip(): column for column in columns}
+    number = partial(number_in_file, decimal=decimal, missing=_MISSING.union(na))
     names = []
-    for place, name in enumerate(map(str.strip, frame.columns)):
+    for place, name in enumerate(_stripped(frame.columns)):
         column = declared.get(name)
         # Names of a schema may be integers; those of a file are text.
         names.append(name if column is None else column.name)
         if column is not None:
-            values = list(map(_reader(column), frame.iloc[:, place].tolist()))
+            values = list(map(_reader(column, number), frame.iloc[:, place].tolist()))
             frame.isetitem(place, pandas.Series(values, dtype=object))
     return frame.set_axis(names, axis=1)
 
 
-def read_header(path: str | os.PathLike[str]) -> Any:
+def read_header(path: str | os.PathLike[str], sep: str = ",", encoding: str = "utf-8-sig") -> Any:
     """Return the columns of a file as a pandas frame without rows; no value is read.
 
     Columns of .csv have no types, since these depend on values. The first line has their names; one
@@ -465,9 +472,10 @@ def read_header(path: str | os.PathLike[str]) -> Any:
     if suffix_of(path) == ".parquet":
         # The schema of the file alone: no value is read.
         read_names = importlib.import_module("pyarrow.parquet").read_schema
-        return _readable(lambda: read_names(path).empty_table().to_pandas(), path)
-    names = [name.strip() for name in (_csv_rows(path, 1) or [[]])[0]]
-    numbers = [number for number in map(_file_number, names) if isinstance(number, float)]
+        frame = _readable(lambda: read_names(path).empty_table().to_pandas(), path)
+        return frame.set_axis(_stripped(frame.columns), axis=1)
+    names = _stripped((_csv_rows(path, sep, encoding, 1) or [[]])[0])
+    numbers = [number for number in map(number_in_file, names) if isinstance(number, float)]
     # One name may be empty.
     if len(set(names)) < len(names) or not all(map(math.isnan, numbers)):
         raise ValueError(
@@ -478,7 +486,7 @@ def read_header(path: str | os.PathLike[str]) -> Any:
 
 
 def write_table_file(path: str | os.PathLike[str], frame: Any) -> None:
-    """Write a pandas frame to a file that ends with .csv or .parquet; an existing one is replaced.
+    """Write a pandas frame to a .csv, .csv.gz or .parquet file; an existing one is replaced.
 
     Missing values are empty fields of a CSV file. Parquet files need pyarrow.
     """
@@ -496,9 +504,9 @@ def write_table_file(path: str | os.PathLike[str], frame: Any) -> None:
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
     """Return ".csv" or ".parquet", which needs pyarrow, or raise."""
-    suffix = Path(path).suffix.lower()
+    suffix = Path(Path(path).name.lower().replace(".csv.gz", ".csv")).suffix
     if suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{Path(path).name} must end with .csv or .parquet.")
+        raise ValueError(f"{Path(path).name} must end with .csv or .parquet, or .csv.gz.")
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ImportError(".parquet files need pyarrow: python -m pip install pyarrow.")
     return suffix
@@ -506,14 +514,16 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 
 def _readable(read: Callable[[], Any], path: Path) -> Any:
     """Return the result of a function that reads a file, or raise without a quote."""
-    kind = path.suffix[1:].lower().replace("csv", "CSV").replace("parquet", "Parquet")
+    kind = {".csv": "CSV", ".parquet": "Parquet"}[suffix_of(path)]
     problem = f"{path.name} cannot be read as a {kind} file."
     try:
         return read()
-    except OSError:
-        raise
-    except UnicodeDecodeError:
-        problem += " It is no text in UTF-8."
+    except OSError as error:
+        # Libraries raise others, which may quote what is in the file.
+        if error.errno is not None:
+            raise
+    except UnicodeDecodeError as error:
+        problem += f" It is no text in {error.encoding.upper()}: pass another encoding."
     except csv.Error:
         problem += " A quotation mark is not closed, or stands within a quoted field."
     except Exception:
@@ -522,22 +532,35 @@ def _readable(read: Callable[[], Any], path: Path) -> Any:
     raise ValueError(problem)
 
 
-def _csv_rows(path: Path, n_rows: int | None = None) -> list[list[str]]:
+def _csv_rows(path: Path, sep: str, encoding: str, n_rows: int | None = None) -> list[list[str]]:
     """Return the first lines of a file, or all, as fields; empty lines are left out."""
+    # Raises for an encoding that there is not.
+    if codecs.lookup(encoding) and len(sep) != 1:
+        raise ValueError(f"sep must be one character, got {sep!r}.")
 
     def read() -> list[list[str]]:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+        with opened(path, "rt", newline="", encoding=encoding) as file:
             # A quotation mark that is not closed would swallow the lines that follow.
-            rows = csv.reader(file, skipinitialspace=True, strict=True)
+            rows = csv.reader(file, delimiter=sep, skipinitialspace=True, strict=True)
             return [row for row in islice(rows, n_rows) if row]
 
-    return _readable(read, path)
+    rows = _readable(read, path)
+    others = [mark for mark in ",;\t|" if rows and len(rows[0]) == 1 and mark in rows[0][0]]
+    if others:
+        raise ValueError(f"{path.name} has other separators: pass sep={others[0]!r}.")
+    return rows
 
 
-def _reader(column: "Column") -> Callable[[Any], Any]:
+def _stripped(names: Iterable) -> list[str]:
+    # Blanks around a name do not belong to it.
+    return [str(name).strip() for name in names]
+
+
+def _reader(column: "Column", number: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the function that converts a file's text to a value of a column."""
     if column.labels is None:
-        return _file_number
+        return number
     # Blanks around a text do not belong to it.
     label_of_text: dict[str, Any] = {str(label).strip(): label for label in column.values}
     if len(label_of_text) < len(column.values):
@@ -563,20 +586,27 @@ def _reader(column: "Column") -> Callable[[Any], Any]:
             return label_of_text[word]
         if word.lower() in flags:
             return flags[word.lower()]
-        if word in _MISSING:
-            return None
-        with suppress(ValueError):
-            return numbers.get(float(word), word)
-        return word
+        read = number(word)
+        return None if is_missing(read) else numbers.get(read, word)
 
     return label_of
 
 
-def _file_number(value: Any) -> Any:
-    """Return a double, or the text if it is no number, such as a date."""
-    if is_missing(value) or (isinstance(value, str) and value.strip() in _MISSING):
+def number_in_file(value: Any, decimal: str = ".", missing: Container[Any] = _MISSING) -> Any:
+    """Return a double, or the text if it is no number, such as a date.
+
+    Examples
+    --------
+    >>> from skdpot.tables import number_in_file
+    >>> [number_in_file(text, ",") for text in ("1,5", "1.500", " a ", "")]
+    [1.5, '1.500', 'a', nan]
+    """
+    word = value.strip() if isinstance(value, str) else value
+    if is_missing(value) or (isinstance(value, str) and word in missing):
         return math.nan
     try:
-        return float(value)
+        # With another decimal point, a point may separate thousands.
+        plain = decimal == "." or not isinstance(value, str)
+        return float(word if plain else word.replace(".", "?").replace(decimal, "."))
     except (TypeError, ValueError, OverflowError):
-        return value.strip() if isinstance(value, str) else value
+        return word

@@ -70,9 +70,7 @@ def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[
     return values
 
 
-def _values_in(
-    table: _frames.Table, schema: TableSchema, private: bool
-) -> tuple[list[np.ndarray], list[str]]:
+def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tuple[list, list[str]]:
     """Return the learned columns of a table, and the errors in them; or raise.
 
     If `private`, these are errors that types of columns show, and no value decides about one.
@@ -112,25 +110,6 @@ def _refuse(problems: list[str]) -> None:
     """Raise with all problems of a table, if there are any."""
     if problems:
         raise ValueError("; ".join(problems) + ".")
-
-
-def values_in(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the declared columns of a private table, in order, as an array of objects.
-
-    Raises as `read_columns` does, and no value raises.
-
-    Examples
-    --------
-    >>> from skdpot.tables import read_schema, values_in
-    >>> values_in([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
-    array([[30, 'F'],
-           [40, 'M']], dtype=object)
-    """
-    read_columns(X, schema, private=True)
-    table = _frames.Table(X)
-    declared = [column.name for column in schema.declared]
-    names = declared if table.container == "array" else table.names
-    return _frames.as_array([objects(table.column(names.index(name))) for name in declared])
 
 
 def checked_names(table: _frames.Table) -> list:
@@ -446,9 +425,7 @@ def find_columns(
     return columns
 
 
-def _labelled(
-    column: Column, table: _frames.Table, labels: Any, missing: str, private: bool
-) -> Column:
+def _labelled(column: Column, table: Any, labels: Any, missing: str, private: bool) -> Column:
     """Return a categorical column with its labels: declared ones, or those found in X."""
     # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)
@@ -503,9 +480,7 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
                 "categorical_features, as a dict, must have 'ordinal' or 'nominal' for each "
                 f"column, got {categorical_features!r}."
             )
-        return {
-            position_of(name, names, parameter): kind for name, kind in categorical_features.items()
-        }
+        return {position_of(one, names, parameter): of for one, of in categorical_features.items()}
     # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
     if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
@@ -515,9 +490,7 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
-def _kinds_of_declared(
-    table: _frames.Table, kinds: dict[int, str], declared: Any
-) -> dict[int, str]:
+def _kinds_of_declared(table: _frames.Table, kinds: dict, declared: Any) -> dict[int, str]:
     """Return the kinds that types declare, regardless of single values.
 
     Types are used if no record can change them. A column of numbers and one word has the type
@@ -577,9 +550,7 @@ def position_of(column: Any, names: list[Any], parameter: str) -> int:
 # ------
 
 
-def person_codes(
-    groups: Any, n_rows: int, *, leave_out: bool = False
-) -> tuple[np.ndarray, list[Any]]:
+def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[np.ndarray, list]:
     """Return the number of each row's person, and the people, or raise without a quote.
 
     With `leave_out`, the number is -1 where a value names no single person: a missing value, a list

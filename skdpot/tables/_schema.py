@@ -189,9 +189,7 @@ class TableSchema:
 
     def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return values of `plain_values` for users, as `Column.presented`."""
-        return [
-            column.presented(values) for column, values in zip(self.columns, plain, strict=True)
-        ]
+        return [column.presented(each) for column, each in zip(self.columns, plain, strict=True)]
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
         """Return the units of a column that a condition allows.
@@ -327,9 +325,7 @@ def write_table(
     return make_table(container, names, columns, [dtype for _, dtype in pairs])
 
 
-def _typed_values(
-    container: str, column: _column.Column, values: np.ndarray
-) -> tuple[np.ndarray, Any]:
+def _typed_values(container: str, column: Any, values: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
     if column.unit is not None and container == "array":
         # Dates of Python; NaT becomes None.
@@ -432,9 +428,7 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
             raise ValueError(_wrong(name, declared, why))
         return {"bounds": (declared[0], declared[-1]), "integer": True}
     if isinstance(declared, tuple):
-        words = [
-            value for value in declared if isinstance(value, str) and not _column.is_date(value)
-        ]
+        words = [one for one in declared if isinstance(one, str) and not _column.is_date(one)]
         like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
         if like_dates or 0 < len(words) < len(declared):
             raise ValueError(_wrong(name, declared, f"{(like_dates or words)[0]!r} is no date"))
@@ -482,9 +476,8 @@ def _numeric(
         given = bounds if declared is None else declared
         raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    return _column.Column(
-        name, _column.NUMERIC, missing, low=low, high=high, integer=integer, scale=scale
-    )
+    facts: Any = {"low": low, "high": high, "integer": integer, "scale": scale}
+    return _column.Column(name, _column.NUMERIC, missing, **facts)
 
 
 def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> _column.Column:

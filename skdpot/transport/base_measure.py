@@ -182,9 +182,8 @@ def _solve_master(thresholds, slopes, max_mass, unit):
     bounds = [(0.0, None)] * n_outputs + [(None, None)]
     accuracy = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     for method, options in (("highs-ds", accuracy), ("highs-ds", {}), ("highs-ipm", {})):
-        solution = linprog(
-            objective, constraints, limits, bounds=bounds, method=method, options=options
-        )
+        how = {"bounds": bounds, "method": method, "options": options}
+        solution = linprog(objective, constraints, limits, **how)
         if solution.status == 0:
             multipliers = np.maximum(-solution.ineqlin.marginals[:n_minorants], 0.0)
             if multipliers.sum() > 0:
@@ -633,9 +632,7 @@ def _exp(log_cost):
     try:
         return math.exp(log_cost)
     except OverflowError:
-        raise ValueError(
-            "the cost overflows, as distances reach 2: choose a smaller order."
-        ) from None
+        raise ValueError("the cost overflows: choose a smaller order.") from None
 
 
 def _solve_log_threshold(shape, gain, half_order):

@@ -65,9 +65,8 @@ def check_numbers(values, name, n_dim):
     values = np.ascontiguousarray(values, dtype=np.float64)
     if values.ndim != n_dim or not values.size or not np.isfinite(values).all():
         kind = "vector" if n_dim == 1 else "matrix"
-        raise ValueError(
-            f"{name} must be a non-empty {kind} of finite numbers, got shape {values.shape}."
-        )
+        shape = values.shape
+        raise ValueError(f"{name} must be a non-empty {kind} of finite numbers, got shape {shape}.")
     return values
 
 

@@ -306,9 +306,8 @@ def warm_potential(
             kept[place], kept_weights[place] = rows[i], weights[i] / total
             place += 1
     kernel, row_potential = _own_rows(kernel, row_minima, kept)
-    single_weights, single_lower, single_upper, u, v, q, free = _start(
-        kernel, kept_weights, lower, upper
-    )
+    start = _start(kernel, kept_weights, lower, upper)
+    single_weights, single_lower, single_upper, u, v, q, free = start
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
         _run_sweeps(
@@ -352,9 +351,8 @@ def entropic_projection(
     settled_share = 0.08
     sweeps_per_level = 10
     kernel, row_potential = _own_rows(kernel, row_minima, rows)
-    single_weights, single_lower, single_upper, u, v, q, free = _start(
-        kernel, weights, lower, upper
-    )
+    start = _start(kernel, weights, lower, upper)
+    single_weights, single_lower, single_upper, u, v, q, free = start
     potential[:] = 0.0
     spread = polytope.max_spread(cost, rows)
     estimate = 0.0
@@ -500,9 +498,8 @@ class Projector:
         if len(self.active) < self.n_outputs:
             projections = np.zeros((weights.shape[0], self.n_outputs))
             projections[:, self.active] = result.projections
-        return ProjectionResult(
-            projections, result.costs * self.unit, result.lower_bounds * self.unit
-        )
+        costs = (result.costs * self.unit, result.lower_bounds * self.unit)
+        return ProjectionResult(projections, *costs)
 
     def prepare(self, n_points):
         """Compile the kernels that `project` needs for users with this many points each.
@@ -558,9 +555,8 @@ class Projector:
 
     def _empty_result(self, weights):
         n_users = weights.shape[0]
-        return ProjectionResult(
-            np.empty((n_users, len(self.active))), np.empty(n_users), np.empty(n_users)
-        )
+        shapes = ((n_users, len(self.active)), n_users, n_users)
+        return ProjectionResult(*map(np.empty, shapes))
 
 
 def _csr_arrays(rows):
@@ -780,9 +776,8 @@ def wasserstein_projection(
     >>> result.costs.round(4)
     array([0.875])
     """
-    projector = Projector(
-        cost_matrix, base_measure, epsilon, solver=solver, tol=tol, max_iter=max_iter
-    )
+    how = {"solver": solver, "tol": tol, "max_iter": max_iter}
+    projector = Projector(cost_matrix, base_measure, epsilon, **how)
     rows = polytope.normalise_rows(weights)
     if rows.shape[1] != projector.n_inputs:
         raise ValueError(

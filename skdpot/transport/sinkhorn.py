@@ -718,9 +718,8 @@ class _SinkhornIteration:
         # Columns of little mass must not decide on the combination.
         scale = np.sqrt(self.b)
         try:
-            factors = np.linalg.lstsq(
-                scale[:, None] * differences, scale * updates[-1], rcond=1e-10
-            )[0]
+            scaled = scale[:, None] * differences
+            factors = np.linalg.lstsq(scaled, scale * updates[-1], rcond=1e-10)[0]
         except np.linalg.LinAlgError:
             factors = np.full(len(updates) - 1, np.nan)
         return points[-1] + updates[-1] - (np.diff(points, axis=0).T + differences) @ factors
@@ -733,9 +732,8 @@ class _SinkhornIteration:
         # Constants change nothing, so without this product the Hessian is singular; the small
         # number is for parts that nothing joins, and the one for empty columns.
         hessian = np.outer(scale, scale) - self._plan.overlaps(self.g, inverse)
-        np.einsum("jj->j", hessian)[:] += (
-            np.where(self._support, self.columns / self.b, 1.0) + 1e-15
-        )
+        ratios = np.where(self._support, self.columns / self.b, 1.0)
+        np.einsum("jj->j", hessian)[:] += ratios + 1e-15
         try:
             factor = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:

@@ -14,7 +14,7 @@ def rises_of(display, label):
 
 @pytest.fixture
 def ledger():
-    return PrivacyLedger(epsilon=3.0, delta=1e-5)
+    return PrivacyLedger(epsilon=3.0, delta=1e-5, units=["record", "user"])
 
 
 def charge_all(ledger, charges):
@@ -80,7 +80,7 @@ def test_labels_beyond_the_sixth_share_a_colour(ledger):
 
 
 def test_without_charges_and_without_a_limit():
-    display = LedgerDisplay.from_ledger(PrivacyLedger())
+    display = LedgerDisplay.from_ledger(PrivacyLedger(None))
     assert display.limit_ is None and display.charges_ == {}
     assert "nothing was released" in [text.get_text() for text in display.ax_.texts]
     display = LedgerDisplay.from_ledger(PrivacyLedger(1.0))

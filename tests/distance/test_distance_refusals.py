@@ -260,19 +260,10 @@ def test_errors_about_private_labels_do_not_quote_them(y, message):
     assert not ledger.entries()
 
 
-@pytest.mark.parametrize(
-    "n_records, params, message",
-    [
-        (24_000, {}, "between 12000 and 12000 records needs too much memory. Use reg > 0"),
-        (24_000, PRIVATE, "between 12004 and 12004 records needs too much memory"),
-    ],
-)
-def test_what_needs_too_much_memory_is_refused_before_the_charge(n_records, params, message):
-    ledger = PrivacyLedger(10.0, 0.5)
-    X, y = np.zeros((n_records, 2)), np.resize(["a", "b"], n_records)
-    estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params)
-    refuse_without_telling(lambda: estimator.fit(X, y), message)
-    assert not ledger.entries()
+def test_memory_is_that_of_the_largest_sizes_that_private_labels_may_have():
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), **PRIVATE)
+    with pytest.raises(ValueError, match="between 5,000,004 and 5,000,004 records would take"):
+        estimator.preview(10**7, 2, group_sizes=[5 * 10**6] * 2)
 
 
 @pytest.mark.parametrize("names", ["ab", (0, 1)])

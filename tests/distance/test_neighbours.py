@@ -72,7 +72,6 @@ def test_a_fit_that_is_refused_keeps_the_one_before():
 
 def test_a_plan_survives_a_wide_box():
     X = np.array([[0.0], [1e150], [5e149], [0.0]])
-    estimator = PrivateSinkhornDistance(
-        bounds=(0, 1e150), mechanism="histogram", metric="euclidean"
-    )
+    how = {"mechanism": "histogram", "metric": "euclidean"}
+    estimator = PrivateSinkhornDistance(bounds=(0, 1e150), **how)
     assert np.isfinite(estimator.fit(X, [0, 0, 1, 1]).plan_).all()

@@ -187,9 +187,8 @@ def test_errors_are_those_that_the_theory_asks_for(delta, labels, question):
     X, y = make_groups(10, 6)
     estimator = PrivateSinkhornDistance(0.5, delta, bounds=([0, 0], [1, 2]), **labels, **question)
     fitted = clone(estimator).fit(X, y)
-    sensitivity = (
-        5.0 * (1 / 4 + 1 / 4 if labels else 1 / 6) * (2 if "divergence" in question else 1)
-    )
+    twice = 2 if "divergence" in question else 1
+    sensitivity = 5.0 * (1 / 4 + 1 / 4 if labels else 1 / 6) * twice
     spread = math.sqrt(2) / 0.5 if delta == 0 else calibrate_noise_multiplier(0.5, delta)
     assert 1 < fitted.standard_error_ / (sensitivity * spread) < 1.0011
     noise, release = noise_of(estimator, X, y)

@@ -71,7 +71,5 @@ def test_tables_and_figure(example, split, found, capsys):
     figure = example.draw(split, found)
     images = [place.images[0].get_array() for place in figure.axes]
     assert len(images) == 10 * (1 + len(example.EPSILONS)) * len(example.DRAWN)
-    assert all(
-        image.shape == (8, 8) and 0 <= np.min(image) <= np.max(image) <= 16 for image in images
-    )
+    assert all(i.shape == (8, 8) and 0 <= np.min(i) <= np.max(i) <= 16 for i in images)
     example.plt.close(figure)

@@ -55,9 +55,8 @@ def test_candidates_do_not_depend_on_test_users(example, data):
     split = example.draw_split(data, seed=3, **SMALL)
     changed = data.ratings.toarray()
     changed[split.test.ids] = 1.0
-    again = example.draw_split(
-        Bunch(ratings=csr_array(changed), genres=data.genres), seed=3, **SMALL
-    )
+    other = Bunch(ratings=csr_array(changed), genres=data.genres)
+    again = example.draw_split(other, seed=3, **SMALL)
     np.testing.assert_array_equal(again.cost_matrix, split.cost_matrix)
     np.testing.assert_array_equal(again.candidate_genres, split.candidate_genres)
 

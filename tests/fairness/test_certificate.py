@@ -248,9 +248,7 @@ def test_the_repair_does_not_depend_on_rows_that_are_held_out(monkeypatch):
     fair = clone(WIDE).set_params(method=ConditionalRepair(tol=0.0))
     X, groups = wide_rows()
     masks = []
-    monkeypatch.setattr(
-        fitting, "hold_out", lambda *args: masks.append(hold_out(*args)) or masks[-1]
-    )
+    monkeypatch.setattr(fitting, "hold_out", lambda *a: masks.append(hold_out(*a)) or masks[-1])
     first = clone(fair).fit(X, sensitive_features=groups)
     changed = X.copy()
     changed[masks[0]] = np.roll(X[masks[0]], 1, axis=1)

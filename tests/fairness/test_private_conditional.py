@@ -36,7 +36,7 @@ def transformed(frame=MANY, **params):
 
 
 def seeded_ledger(*budget):
-    return PrivacyLedger(*budget, allow_seeded=True)
+    return PrivacyLedger(*budget or [None], allow_seeded=True)
 
 
 # What is charged, and what is released

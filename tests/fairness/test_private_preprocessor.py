@@ -32,7 +32,7 @@ def spent(ledger):
 
 
 def seeded_ledger(*budget):
-    return PrivacyLedger(*budget, allow_seeded=True)
+    return PrivacyLedger(*budget or [None], allow_seeded=True)
 
 
 # What is held is a function of the release
@@ -161,7 +161,7 @@ BAD = {
 @pytest.mark.parametrize("params, message", BAD.values(), ids=BAD)
 def test_what_is_wrong_raises_before_anything_is_charged(params, message):
     X, labels = shifted_groups((30, 40))
-    ledger = PrivacyLedger()
+    ledger = PrivacyLedger(None)
     params = {"ledger": ledger} | params
     with pytest.raises((ValueError, TypeError), match=message):
         fit(X, labels, **params)
@@ -172,7 +172,7 @@ def test_what_is_wrong_raises_before_anything_is_charged(params, message):
 
 def test_without_epsilon_nothing_is_charged_and_delta_is_refused():
     X, labels = shifted_groups((30, 40))
-    ledger = PrivacyLedger()
+    ledger = PrivacyLedger(None)
     with pytest.raises(ValueError, match="nothing is guaranteed"):
         fit(X, labels, epsilon=None, ledger=ledger, bounds=None)
     for params in ({"delta": DELTA, "bounds": None}, {}):
@@ -198,7 +198,7 @@ def test_clones_copies_and_pickles_share_the_ledger():
 def test_a_search_spends_on_every_fit():
     X, labels = shifted_groups((60, 60))
     table = np.column_stack([X, labels == "b"])
-    ledger = PrivacyLedger()
+    ledger = PrivacyLedger(None)
     fair = FairBarycenterPreprocessor([2], **NUMBERS | {"groups": [0, 1]}, ledger=ledger)
     search = GridSearchCV(
         make_pipeline(fair, LogisticRegression()),

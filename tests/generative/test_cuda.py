@@ -30,9 +30,7 @@ def test_trains_there_and_samples_anywhere(digits, kind, secure_noise):
     generator = fit(digits, device="cuda", secure_noise=secure_noise, image_shape=(8, 8), **kind)
     X, y = generator.sample(30)
     assert np.isfinite(X).all() and np.bincount(y).tolist() == [10, 10, 10]
-    assert {weight.device.type for weight in generator._fitted.network.network.parameters()} == {
-        "cpu"
-    }
+    assert {w.device.type for w in generator._fitted.network.network.parameters()} == {"cpu"}
     np.testing.assert_allclose(
         generator.set_params(network__device="cpu").sample(30)[0], X, atol=1e-4
     )

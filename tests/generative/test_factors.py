@@ -36,9 +36,8 @@ def test_the_table_of_a_normal_copula(rng):
 @pytest.mark.parametrize("n_columns", [5, 60])
 def test_noise_is_seldom_taken_for_a_strong_pair(rng, n_columns):
     n_pairs, upper, deviation = n_columns * (n_columns - 1) // 2, np.full(n_columns, 0.5), 0.2
-    found = [
-        choose_pairs(deviation * rng.normal(size=n_pairs), deviation, upper) for _ in range(200)
-    ]
+    noise = deviation * rng.normal(size=(200, n_pairs))
+    found = [choose_pairs(row, deviation, upper) for row in noise]
     assert sum(map(bool, found)) < 40
     strong = deviation * rng.normal(size=n_pairs)
     strong[0] += 10 * deviation
@@ -153,9 +152,7 @@ def test_conditional_rows_are_those_rows_that_meet_the_conditions(generator, giv
         holds = made[name] == wanted if isinstance(wanted, str) else made[name].between(*wanted)
         made = made[holds]
     for name in ("income", "tax"):
-        assert drawn[name].mean() == pytest.approx(
-            made[name].mean(), abs=0.1 * made.tax.std() + 0.2
-        )
+        assert drawn[name].mean() == pytest.approx(made[name].mean(), abs=0.2 + made.tax.std() / 10)
     for name in ("city", "language", "answer"):
         shares = [frame[name].value_counts(normalize=True) for frame in (made, drawn)]
         assert shares[0].sub(shares[1], fill_value=0).abs().sum() / 2 < 0.05
@@ -295,6 +292,4 @@ def test_evenly_spread_numbers_of_columns_are_independent(rng):
         assert kstest(numbers, "uniform").statistic < 0.002
     assert np.abs(np.corrcoef(drawn) - np.eye(4)).max() < 0.08
     halves = (drawn < 0.5).sum(axis=0)
-    np.testing.assert_allclose(
-        np.bincount(halves) / 4000, np.array([1, 4, 6, 4, 1]) / 16, atol=0.04
-    )
+    np.testing.assert_allclose(np.bincount(halves) / 250, [1, 4, 6, 4, 1], atol=0.64)

@@ -60,9 +60,8 @@ class Case:
         together = rng.integers(3)
         for name, kind in zip(self.names, self.kinds, strict=True):
             values = np.array(COLUMNS[kind][1], dtype=object)
-            made[name] = np.resize(
-                rng.choice(values, min(n, together + 1) if together < 2 else n), n
-            )
+            n_drawn = min(n, together + 1) if together < 2 else n
+            made[name] = np.resize(rng.choice(values, n_drawn), n)
         return pd.DataFrame(made)
 
     def fit(self, units):
@@ -89,9 +88,7 @@ def test_neighbours_differ_in_releases_by_what_is_declared_and_in_nothing_else(
         first = transcript_of(lambda: fit(case.first))
         n_said = len(said)
         other = transcript_of(lambda: fit(case.other), given=first)
-    assert [str(one.message) for one in said[:n_said]] == [
-        str(one.message) for one in said[n_said:]
-    ]
+    assert [str(o.message) for o in said[:n_said]] == [str(o.message) for o in said[n_said:]]
     assert repr(files[0]) == repr(files[1])
     most = 1 if case.neighbouring == "add_remove" else 2
     assert max(moved_by(first, other).values()) <= most * (1 + 1e-12)

@@ -169,9 +169,8 @@ def test_targets(apart):
 def test_arrays_and_polars():
     X = make_people(40)
     schema = {0: range(1, 6), 1: (0.0, 100.0)}
-    of_array = fit_people(
-        X[["stars", "day"]].to_numpy(), groups=X["user"].to_numpy(), schema=schema
-    )
+    users = X["user"].to_numpy()
+    of_array = fit_people(X[["stars", "day"]].to_numpy(), groups=users, schema=schema)
     drawn = of_array.sample(n_users=5)
     assert drawn.shape[1] == 3 and set(drawn[:, 0]) == set(range(5))
     polars = pytest.importorskip("polars")

@@ -285,9 +285,8 @@ def test_units_of_a_logarithmic_scale_resolve_every_magnitude(bounds):
 
 
 def test_integers_on_a_logarithmic_scale_begin_with_cells_of_all_magnitudes():
-    column = read_schema(
-        {"gain": {"bounds": (0, 99_999), "integer": True, "scale": "log"}}
-    ).columns[0]
+    gain = {"bounds": (0, 99_999), "integer": True, "scale": "log"}
+    column = read_schema({"gain": gain}).columns[0]
     edges = column.even_edges(64)
     assert edges[0] == 0 and edges[-1] == column.n_known == 100_000
     assert (np.diff(edges) > 0).all() and len(edges) > 50

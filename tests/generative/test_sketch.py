@@ -343,9 +343,7 @@ def test_bad_records_are_refused_before_the_charge(X, y, message):
     assert not ledger.entries()
 
 
-@pytest.mark.parametrize(
-    "params", [{}, {"n_clusters": 2}, {"neighbouring": "replace_one"}], ids=str
-)
+@pytest.mark.parametrize("params", [{}, {"n_clusters": 2}, {"neighbouring": "replace_one"}])
 def test_the_smallest_epsilon_is_named(params):
     X, ledger = make_records(), make_ledger()
     if "neighbouring" in params:

@@ -16,6 +16,7 @@ from skdpot.generative import _counts as parities
 from skdpot.generative._counts import (
     _equations,
     _nonnegative,
+    _solution,
     column_halves,
     deviation_in_classes,
     likely_counts,
@@ -53,9 +54,7 @@ def release(seed, *, totals, n=4_000):
     """Return what is released with noise, and the exact counts of the same cells."""
     schema = read_schema(SCHEMA, "job")
     table = make_table(n)
-    units = np.column_stack(
-        [column.units(table[column.name].to_numpy()) for column in schema.columns]
-    )
+    units = np.column_stack([c.units(table[c.name].to_numpy()) for c in schema.columns])
     shares = share_marginals(schema, totals=totals)
     releases = SketchReleases(4.0, shares, "add_remove", make_source(seed))
     released = release_marginals(units, schema, releases, totals=totals)
@@ -67,7 +66,7 @@ def release(seed, *, totals, n=4_000):
 
 
 def combined_counts(counts, deviations, sums):
-    return np.linalg.solve(*_equations(counts, deviations, sums))
+    return _solution(*_equations(counts, deviations, sums))
 
 
 def test_equations_are_those_of_least_squares(rng):

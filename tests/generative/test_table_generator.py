@@ -514,9 +514,7 @@ def test_files_hold_the_generator(fitted, tmp_path):
     assert_same_samples(again, fitted)
 
 
-def test_tables_of_files_can_be_drawn_without_the_library_of_the_frames(
-    fitted, tmp_path, monkeypatch
-):
+def test_tables_of_files_can_be_drawn_without_the_library_of_frames(fitted, tmp_path, monkeypatch):
     path = tmp_path / "generator"
     fitted.save(path)
     polars = DPSinkhornGenerator.load(path, container="polars").sample(5)

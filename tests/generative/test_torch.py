@@ -229,9 +229,7 @@ def test_each_part_depends_on_its_own_points_alone():
     moved[N:] += 0.1
     found = loss_of(moved, x_labels, Y, y_labels)
     assert torch.equal(found[2], full[2]) and not torch.equal(found[3], full[3])
-    assert not any(
-        part.requires_grad for part in loss_of(X.requires_grad_(), x_labels, Y, y_labels)
-    )
+    assert not any(p.requires_grad for p in loss_of(X.requires_grad_(), x_labels, Y, y_labels))
 
 
 def test_default_rounds_are_enough_for_a_batch_of_labelled_images(monkeypatch):
@@ -420,9 +418,8 @@ def test_images_of_other_sizes_are_cut():
 
 
 def user_module(n_outputs=7):
-    return nn.Sequential(
-        nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, n_outputs)
-    )
+    last = nn.Linear(4, n_outputs)
+    return nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), last)
 
 
 def test_modules_are_copied_with_their_weights():

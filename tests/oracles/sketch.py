@@ -62,6 +62,4 @@ def moved_by(one, other):
 
 def squared_mu(one, other):
     """Return the squared distance of two transcripts in units of their noise."""
-    return sum(
-        squared_norm(made.sums - other[name].sums) / made.deviation**2 for name, made in one.items()
-    )
+    return sum(squared_norm(m.sums - other[name].sums) / m.deviation**2 for name, m in one.items())

@@ -24,9 +24,7 @@ def integral_over_angles(n_features, lowest, highest, order=0.0):
     peak = min(max(math.pi / 2, lowest), highest)
     width = 1.0 / math.sqrt(n_features) if peak == math.pi / 2 else 10.0 / n_features
     around = {peak + k * width for k in (-8, -4, -2, -1, 0, 1, 2, 4, 8)}
-    breaks = sorted(
-        point for point in {lowest, peak / 2, highest} | around if lowest <= point <= highest
-    )
+    breaks = sorted(p for p in {lowest, peak / 2, highest} | around if lowest <= p <= highest)
     return math.fsum(
         quad(integrand, left, right, epsabs=0.0, epsrel=1e-12)[0]
         for left, right in zip(breaks, breaks[1:], strict=False)

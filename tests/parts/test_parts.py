@@ -34,9 +34,7 @@ N = 600
 
 def repair(**parameters):
     given = {"epsilon": 4.0, "delta": 1e-6, "bounds": (-5, 6), "groups": ["f", "m"]}
-    return FairBarycenterPreprocessor(
-        **{**given, "method": FreeSupport(n_support=40), **parameters}
-    )
+    return FairBarycenterPreprocessor(**given | {"method": FreeSupport(n_support=40)} | parameters)
 
 
 def drift(**parameters):

@@ -706,9 +706,7 @@ def delta_of_discrete(event, epsilon):
 
 def distinct(trees):
     """Return one of the trees for each combination of basic and sampled events."""
-    return list(
-        {str(sorted(Counter(map(str, leaves(tree))).items())): tree for tree in trees}.values()
-    )
+    return list({str(sorted(Counter(map(str, leaves(t))).items())): t for t in trees}.values())
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -757,7 +755,7 @@ PRICES = {
     "plan": lambda event: plan_epsilon(event, 1e-6, neighbouring="add_remove"),
     "failure": failure_delta,
     "mixture": lambda event: MixtureFilter(1.0, 0.5, 0.5).price(event, "add_remove", (0.0, 0.0)),
-    "charge": lambda event: PrivacyLedger().charge(event, unit="record", label="x"),
+    "charge": lambda event: PrivacyLedger(None).charge(event, unit="record", label="x"),
 }
 
 

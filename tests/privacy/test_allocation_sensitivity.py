@@ -87,13 +87,10 @@ def test_no_search_finds_a_worse_case(family, unit, rng):
         least = cap * rng.choice([0.0, 0.4, 1.0])
         ranges, ours, theirs = utilities(family, rng, d, float(np.exp(rng.uniform(-2, 2))))
         if unit == "parameter":
-            theirs = [
-                np.where(np.arange(d) == 0, new, old) for old, new in zip(ours, theirs, strict=True)
-            ]
+            theirs = [np.where(np.arange(d) == 0, n, o) for o, n in zip(ours, theirs, strict=True)]
         spread, curvature = marginal_bounds(family, ranges, cap)
-        bound = message_sensitivity(
-            eta, spread, cap, d, least=least, curvature=curvature, protect=unit
-        )
+        how = {"least": least, "curvature": curvature, "protect": unit}
+        bound = message_sensitivity(eta, spread, cap, d, **how)
 
         def distance(state, ours=ours, theirs=theirs, eta=eta, least=least, cap=cap):
             sent = [

@@ -225,9 +225,7 @@ def test_audit_notices_a_clip_that_is_loosened_by_one_percent(kind, epsilon, rng
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_audit_notices_integer_bounds_that_are_loosened_by_one_percent(
-    epsilon, rng, weights_behind
-):
+def test_audit_notices_integer_bounds_that_are_loosened_by_1_percent(epsilon, rng, weights_behind):
     sampler = fitted(KLProjectionSampler, epsilon, rng, base_measure=roomy_base(epsilon))
     plant(sampler, projector=Unprojected())
     assert not exact_audit(weights_behind(sampler, diracs_and_random(rng))).exceeds(epsilon)

@@ -357,8 +357,12 @@ def test_samplers_charge_users_and_their_samples_add_up(kind):
 @pytest.mark.parametrize(
     "ledger, random_state, said",
     [
-        (PrivacyLedger(neighbouring="add_remove"), None, "private under neighbouring='replace_on"),
-        (PrivacyLedger(), 0, "random_state is not private"),
+        (
+            PrivacyLedger(1.0, neighbouring="add_remove"),
+            None,
+            "private under neighbouring='replace_on",
+        ),
+        (PrivacyLedger(None), 0, "random_state is not private"),
     ],
 )
 def test_samplers_refuse_a_ledger_that_their_samples_do_not_fit(kind, ledger, random_state, said):

@@ -783,9 +783,7 @@ def bound(name, claim, seed, bug=None):
     ).epsilon_lower  # fmt: skip
 
 
-ATTACKED = [
-    (name, epsilon) for name, row in MECHANISMS.items() if row.n_trials for epsilon in EPSILONS
-]
+ATTACKED = [(name, e) for name, row in MECHANISMS.items() if row.n_trials for e in EPSILONS]
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,7 @@ def test_decisions_do_not_depend_on_whether_doubles_were_trusted(law, scale, see
     decided = []
     monkeypatch.setattr(exact_noise, "MARGIN_BITS", -1)
     decide = exact_noise._decide
-    monkeypatch.setattr(
-        exact_noise, "_decide", lambda *given: decided.append(given) or decide(*given)
-    )
+    monkeypatch.setattr(exact_noise, "_decide", lambda *g: decided.append(g) or decide(*g))
     assert (draw(make_source(seed), scale, 400) == trusting).all()
     assert len(decided) > 200
 

@@ -62,9 +62,7 @@ def on_counts(rule, responses, failures):
     events += [ApproximateDpEvent(0.0, each) for each in failures]
 
     def admits(counts):
-        repeated = [
-            event for event, count in zip(events, counts, strict=True) for _ in range(count)
-        ]
+        repeated = [event for event, c in zip(events, counts, strict=True) for _ in range(c)]
         return rule.admits(total_of(rule, repeated))
 
     return admits
@@ -320,7 +318,7 @@ def records_of(bodies):
 def bodies_of(neighbouring, slack, partitions, charges):
     """Return the records of a ledger of some charges: unit, partition, part and event."""
     yield {
-        **{"kind": "ledger", "format": 1, "identity": "x", "epsilon": 2.0, "delta": 1e-5},
+        **{"kind": "ledger", "format": 1, "identity": "00", "epsilon": 2.0, "delta": 1e-5},
         **{"neighbouring": neighbouring, "slack": slack, "allow_seeded": False},
     }
     for number, fixed_key in enumerate(partitions):

@@ -177,9 +177,8 @@ again = pickle.loads(pickle.dumps(ledger))
 print(again.path)
 del ledger, again
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    how = {"capture_output": True, "text": True, "check": True}
+    done = subprocess.run([sys.executable, "-c", script], **how)
     assert not Path(done.stdout.strip()).parent.exists()
     ledger = PrivacyLedger(epsilon=1.0)
     folders = multiprocessing.get_context("fork").Queue()

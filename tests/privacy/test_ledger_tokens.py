@@ -122,7 +122,7 @@ class TestAmongProcesses:
         assert len(ledger.entries()) == 1
 
     def test_eight_that_charge_it_at_once_make_one_record(self, tmp_path):
-        ledger = PrivacyLedger(path=tmp_path / "budget")
+        ledger = PrivacyLedger(None, path=tmp_path / "budget")
         receipts = FORK.Queue()
 
         def charge_ten():
@@ -136,7 +136,7 @@ class TestAmongProcesses:
 
     @pytest.mark.parametrize("place", ["before the commit", "before the return"])
     def test_a_killed_process_is_followed_by_one_that_charges_once(self, path, place):
-        ledger = PrivacyLedger(path=path)
+        ledger = PrivacyLedger(None, path=path)
 
         def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -232,9 +232,7 @@ def test_a_radius_that_is_the_largest_norm_of_private_records_is_noticed(seed, m
 
 @of_vectors
 def test_a_clip_that_is_missing_is_noticed(seed, monkeypatch):
-    monkeypatch.setattr(
-        gaussians, "ball_points", lambda rows, radius: np.rint(rows * (RADIUS / radius))
-    )
+    monkeypatch.setattr(gaussians, "ball_points", lambda rows, r: np.rint(rows * (RADIUS / r)))
     assert attack_on_fits(VectorFits(1.0), seed, 120) > 1.0
 
 

@@ -243,7 +243,8 @@ def test_a_private_number_of_records_is_asked_for_in_a_preview_alone():
     generator = DPSinkhornGenerator(0.05, bounds=(0, 1), classes=[0, 1])
     assert generator.preview(4, 2).refusal is not None
     generator.set_params(neighbouring="replace_one")
-    assert generator.preview(10**6, 2).refusal is None
+    preview = generator.preview(10**6, 2)
+    assert preview.refusal is None and "noise is up to twice that of" in str(preview)
 
 
 # --------------------------------------------------------------------- releases that are refused

@@ -121,10 +121,10 @@ class TestWords:
         assert "toy (seeded: not private)" in text
 
     def test_without_releases_or_limits_it_says_so(self):
-        assert "Nothing was released." in str(PrivacyLedger().report())
-        assert "releases are recorded, and none is refused" in str(PrivacyLedger().report())
+        assert "Nothing was released." in str(PrivacyLedger(None).report())
+        assert "releases are recorded, and none is refused" in str(PrivacyLedger(None).report())
         assert "All of the budget: epsilon 2.00" in str(PrivacyLedger(2.0).report())
-        ledger = PrivacyLedger()
+        ledger = PrivacyLedger(None)
         ledger.charge(GaussianDpEvent(1.0), **USER)
         assert "No user is protected: what was released has no finite epsilon" in " ".join(
             str(ledger.report()).split()

@@ -197,9 +197,8 @@ def test_changes_of_pairs_are_those_of_their_samples(divergence, errors, tol):
             ]
             for kind in kinds
         ]
-        found = pairwise_sensitivities(
-            cost_range, sizes, labels=labels, divergence=divergence, tol=tol
-        )
+        how = {"labels": labels, "divergence": divergence, "tol": tol}
+        found = pairwise_sensitivities(cost_range, sizes, **how)
         np.testing.assert_allclose(found[1], expected, rtol=1e-11)
         np.testing.assert_allclose(found[0], np.max(expected, axis=0), rtol=1e-11)
         assert (found[1] >= np.array(expected)).all()
@@ -268,9 +267,7 @@ def worst_round(setting, in_x, measure, rng, n_starts):
 @by_setting
 def test_shift_of_the_other_potentials(reg, n, m, bound, rng):
     declared = half_step_shift(1.0, reg, n, bound)
-    found = worst_round(
-        (reg, n, m, bound), True, lambda moved: np.abs(moved[:, n:]).max(axis=1), rng, 2
-    )
+    found = worst_round((reg, n, m, bound), True, lambda e: np.abs(e[:, n:]).max(axis=1), rng, 2)
     assert found == pytest.approx(declared, rel=1e-9)
     assert found <= declared
 
@@ -288,9 +285,7 @@ def test_the_record_moves_its_own_potential_by_the_range_of_the_cost(reg, n, m, 
 def test_no_round_exceeds_its_sensitivity(reg, n, m, bound, rng):
     declared = noisy_sinkhorn_sensitivity(1.0, reg, n, m, bound)
     for in_x in (True, False):
-        found = worst_round(
-            (reg, n, m, bound), in_x, lambda moved: np.linalg.norm(moved, axis=1), rng, 1
-        )
+        found = worst_round((reg, n, m, bound), in_x, lambda e: np.linalg.norm(e, axis=1), rng, 1)
         assert found <= declared
 
 

@@ -24,9 +24,7 @@ ROWS = [np.random.default_rng(place).normal(place, 1.0, (12, 2)) for place in ra
 
 
 def in_turn(owners):
-    return lambda messages: [
-        owner.answer(sent) for owner, sent in zip(owners, messages, strict=True)
-    ]
+    return lambda m: [owner.answer(sent) for owner, sent in zip(owners, m, strict=True)]
 
 
 def found_by_rounds(ask=None, **problem):

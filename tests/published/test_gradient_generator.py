@@ -590,7 +590,7 @@ def test_short_memory_costs_nothing_at_the_rehearsal_and_tells_nothing_of_record
     for allowed, n_charged in ((of_a_fit - 1, 2), (of_a_fit - 4, 2)):
         Forgets.calls, Forgets.allowed = 0, allowed
         refuse_without_telling(
-            lambda: make(network=Forgets, ledger=ledger).fit(X), "smaller batch_size", MemoryError
+            lambda: make(network=Forgets, ledger=ledger).fit(X), "smaller settings", MemoryError
         )
         # What was charged may have been released in part.
         assert len(ledger.entries()) == n_charged

@@ -125,9 +125,8 @@ def test_rounds_without_noise(n, m):
     for _ in range(3):
         phi, answer_to_phi = half_steps(cost, psi, reg, 2.0)
         psi = answer_to_phi(phi)
-    value, *potentials = run_noisy_sinkhorn(
-        cost, silent_plan(n, m, 2.0, reg, n_iter=3), make_source(0)
-    )
+    plan = silent_plan(n, m, 2.0, reg, n_iter=3)
+    value, *potentials = run_noisy_sinkhorn(cost, plan, make_source(0))
     np.testing.assert_allclose(potentials[0], phi, atol=1e-4)
     np.testing.assert_allclose(potentials[1], psi, atol=1e-4)
     assert value == pytest.approx(plan_cost(cost, phi, psi, reg, 2.0), rel=1e-3)
@@ -148,9 +147,8 @@ def test_the_bound_clips_nothing_where_there_is_no_noise():
     """Also for costs that make potentials as large as they can be."""
     cost = np.ones((9, 9))
     cost[0] = 0.0
-    _, *potentials = run_noisy_sinkhorn(
-        cost, silent_plan(9, 9, 1.0, 0.02, n_iter=4), make_source(0)
-    )
+    plan = silent_plan(9, 9, 1.0, 0.02, n_iter=4)
+    _, *potentials = run_noisy_sinkhorn(cost, plan, make_source(0))
     assert 0.85 < np.abs(potentials).max() < 1.0
 
 
@@ -212,9 +210,7 @@ def test_noise_of_the_potentials_covers_the_grid(n, m, reg):
     assert mechanism.scale**2 >= plan.noise_variance
     assert mechanism.scale**2 <= plan.noise_variance * (1 + 1e-5)
     # The accountant's multiplier, from the terms of the proof.
-    shift = [
-        reg * np.log1p(np.expm1(3 / reg) / (1 + (size - 1) * np.exp(-6 / reg))) for size in (n, m)
-    ]
+    shift = [reg * np.log1p(np.expm1(3 / reg) / (1 + (s - 1) * np.exp(-6 / reg))) for s in (n, m)]
     grid = mechanism.granularity * np.sqrt(max(n, m))
     assert grid <= 2**-19 * np.sqrt(plan.noise_variance)
     of_x = (3 + grid) ** 2 + (np.sqrt(m) * shift[0] + grid) ** 2

@@ -173,14 +173,6 @@ def test_bad_parameters_are_refused_before_the_charge(params, message):
     assert not hasattr(estimator, "groups_")
 
 
-def test_what_needs_too_much_memory_is_refused_before_the_charge():
-    ledger = PrivacyLedger(10.0, 0.5)
-    X, y = np.zeros((17_000, 2)), np.resize(["a", "b"], 17_000)
-    with pytest.raises(ValueError, match="needs too much memory. Use PrivateSinkhornDistance"):
-        make(ledger=ledger).fit(X, y)
-    assert not ledger.entries()
-
-
 # Prices
 # ------
 

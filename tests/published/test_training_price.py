@@ -86,9 +86,7 @@ def test_published_epsilon_takes_points_for_steps():
 def test_sound_epsilon_of_a_step_is_that_of_a_mixture_of_two_normal_laws(noise, rate):
     multiplier = noise / math.sqrt(50)
     found = sound_epsilon(noise, DELTA, batch_size=50, sampling_rate=rate, steps=1)
-    exact = brentq(
-        lambda epsilon: delta_of_one_step(epsilon, multiplier, rate) - DELTA, 1e-9, 600.0
-    )
+    exact = brentq(lambda e: delta_of_one_step(e, multiplier, rate) - DELTA, 1e-9, 600.0)
     assert exact <= found * (1 + 1e-9)
     assert found == pytest.approx(exact, rel=1e-3)
 

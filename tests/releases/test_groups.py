@@ -155,9 +155,7 @@ def candidates(layout, rng):
     found = []
     for _ in range(8):
         numbers = [rng.choice(values) for values in ends]
-        found.append(
-            np.concatenate([numbers, *(block[rng.integers(len(block))] for block in blocks)])
-        )
+        found.append(np.concatenate([numbers, *(b[rng.integers(len(b))] for b in blocks)]))
     return found
 
 

@@ -139,9 +139,7 @@ def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
 @pytest.fixture
 def no_noise(monkeypatch):
     """Take all noise away: what is left are messages on their grids."""
-    monkeypatch.setattr(
-        _nodes, "rounded_gaussian", lambda source, scale, size: np.zeros(size, dtype=np.int64)
-    )
+    monkeypatch.setattr(_nodes, "rounded_gaussian", lambda s, e, k: np.zeros(k, dtype=np.int64))
 
 
 @pytest.mark.parametrize("cap", [5.0, 5e4, 5e13, 1e-200])
@@ -226,9 +224,7 @@ def of_utilities(kind, epsilon=1.0, degrees=(3, 0, 2), **settings):
 @pytest.mark.parametrize("low, high", [(1.0, 5.0), (-0.1, 0.2), (1e-250, 3e-250), (1e15, 1e15 + 3)])
 def test_integers_of_parameters_never_exceed_the_units_of_the_range(low, high, monkeypatch, rng):
     """So that no rounding adds to the sensitivity."""
-    monkeypatch.setattr(
-        _nodes, "rounded_laplace", lambda source, scale, size: np.zeros(size, dtype=np.int64)
-    )
+    monkeypatch.setattr(_nodes, "rounded_laplace", lambda s, e, k: np.zeros(k, dtype=np.int64))
     given = [low, high, math.nan, math.inf, -math.inf, np.nextafter(high, 0.0), *rng.random(50)]
     noise = of_utilities(UtilityNoise, degrees=[len(given)], low=low, high=high)
     unit = Fraction(noise._units[0])

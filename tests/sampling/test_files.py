@@ -1,5 +1,6 @@
 """Releases of many files: every file once, whatever is done twice, lost or restored."""
 
+import json
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -36,9 +37,8 @@ class Setting:
         for source in self.sources:
             np.save(source, rng.integers(1, 9, (N_USERS, 5)))
         self.targets = [folder / f"samples-{number}.npy" for number in range(3)]
-        self.ledger = PrivacyLedger(
-            2.0, path=folder / "ledger", allow_seeded=random_state is not None
-        )
+        seeded = random_state is not None
+        self.ledger = PrivacyLedger(2.0, path=folder / "ledger", allow_seeded=seeded)
         self.key = folder / "ledger.files.key"
         self.sampler = WassersteinProjectionSampler(
             2.0, base_measure="uniform", random_state=random_state
@@ -204,6 +204,19 @@ def test_a_release_whose_key_is_lost_is_charged_again(setting):
     assert not setting.contents() and setting.ledger.spent() == (4.0, 0.0)
 
 
+def test_moved_sources_and_other_paths_are_resumed(setting, monkeypatch):
+    setting.kill_after(1)
+    # No pickle, which would be run.
+    claim = json.loads(setting.key.read_text().splitlines()[1])
+    assert json.loads(claim["sampler"])["parameters"]["epsilon"] == 2.0
+    monkeypatch.chdir(setting.folder)
+    moved = [source.rename(source.with_name(f"moved-{source.name}")) for source in setting.sources]
+    paths = {"sources": [file.name for file in moved]}
+    paths["targets"] = [os.path.relpath(target, setting.folder) for target in setting.targets]
+    setting.assert_finished(setting.release(**paths))
+
+
+@pytest.mark.filterwarnings("ignore:.*exact copies of other files:UserWarning")
 @pytest.mark.parametrize("random_state", [None, 3])
 @pytest.mark.parametrize("kind", [WassersteinProjectionSampler, SphericalProjectionSampler])
 def test_files_with_the_same_content_have_different_noise(tmp_path, kind, random_state):
@@ -212,7 +225,8 @@ def test_files_with_the_same_content_have_different_noise(tmp_path, kind, random
     for source in setting.sources[1:]:
         source.write_bytes(setting.sources[0].read_bytes())
     sampler = kind(2.0, random_state=random_state).fit(np.ones((1, 5)))
-    setting.release(sampler=sampler)
+    with pytest.warns(UserWarning, match="users-2.npy: exact copies of other files"):
+        setting.release(sampler=sampler)
     assert len(set(setting.contents().values())) == 3
     # Nor does the ledger tell.
     assert len({entry.token for entry in setting.ledger.entries()}) == 3
@@ -334,6 +348,7 @@ def test_a_changed_source_is_not_released(setting):
     assert setting.ledger.spent() == (2.0, 0.0)
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies of other files:UserWarning")
 def test_a_source_that_changes_while_it_is_read_is_not_released(setting):
     """What is drawn is what was read, whatever the file holds before and after."""
     users, reads = np.load(setting.sources[0]), []
@@ -437,7 +452,7 @@ def test_a_link_to_the_ledger_leads_to_the_same_key(setting):
 
 
 def test_a_file_that_is_no_key_is_left_alone(setting):
-    for content in (b"mine", b"00\n00\n", b"0" * 64 + b"\n{\n"):
+    for content in (b"mine", b"00\n00\n", b"0" * 64 + b"\n{\n", b"0" * 64 + b"\n[]\n"):
         setting.key.write_bytes(content)
         with pytest.raises(RuntimeError, match="not damaged"):
             setting.release()
@@ -457,9 +472,7 @@ def test_a_claim_that_was_cut_off_was_not_charged(setting, n_bytes):
     setting.key = setting.folder / "new.files.key"
     setting.key.write_bytes(content)
     setting.assert_finished(setting.release())
-    assert not {entry.token for entry in old.entries()} & {
-        entry.token for entry in setting.ledger.entries()
-    }
+    assert not {e.token for e in old.entries()} & {e.token for e in setting.ledger.entries()}
 
 
 def test_a_result_that_was_cut_off_is_computed_again(setting):

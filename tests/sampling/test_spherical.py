@@ -27,9 +27,8 @@ def test_shapes_and_feature_names():
     sampler = SphericalProjectionSampler(random_state=0).fit(X)
     assert sampler.transform(X).shape == (5, 3)
     assert sampler.sample(X, n_samples=4).shape == (5, 4, 3)
-    assert list(sampler.get_feature_names_out()) == [
-        f"sphericalprojectionsampler{i}" for i in range(3)
-    ]
+    expected = [f"sphericalprojectionsampler{i}" for i in range(3)]
+    assert list(sampler.get_feature_names_out()) == expected
     frame = sampler.set_output(transform="pandas").transform(X)
     assert list(frame.columns) == list(sampler.get_feature_names_out())
 

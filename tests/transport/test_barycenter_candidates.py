@@ -310,9 +310,7 @@ def test_nothing_is_believed_of_a_linear_program_that_fails(monkeypatch):
 def test_the_callback_sees_gaps_close():
     costs, _ = papers_problem(20, 40)
     seen = []
-    result = barycenter(
-        costs, PAPERS_WEIGHTS, 10, tol=1e-6, callback=lambda *state: seen.append(state)
-    )
+    result = barycenter(costs, PAPERS_WEIGHTS, 10, tol=1e-6, callback=lambda *s: seen.append(s))
     rounds, lower, upper = map(np.array, zip(*seen, strict=True))
     assert (np.diff(rounds) > 0).all() and rounds[-1] == result.n_iter
     assert (np.diff(lower) >= 0).all() and (np.diff(upper) <= 0).all()

@@ -184,9 +184,8 @@ def test_one_support_point_is_the_mean():
 
 
 def test_everything_at_one_place():
-    result = free_support_barycenter(
-        [np.ones((3, 2)), np.ones((4, 2))], [0.5, 0.5], np.ones((5, 2))
-    )
+    ones = [np.ones((n, 2)) for n in (3, 4, 5)]
+    result = free_support_barycenter(ones[:2], [0.5, 0.5], ones[2])
     np.testing.assert_array_equal(result.support, 1)
     assert (result.objective, result.lower_bound, result.gap) == (0, 0, 0)
     assert result.converged
@@ -210,9 +209,7 @@ def test_groups_and_points_without_weight_have_no_say():
 def test_each_sweep_lowers_the_objective():
     points, weights, start = groups_of("many dimensions", np.random.default_rng(3))
     seen = []
-    result = free_support_barycenter(
-        points, weights, start, callback=lambda *arguments: seen.append(arguments)
-    )
+    result = free_support_barycenter(points, weights, start, callback=lambda *a: seen.append(a))
     n_iter, supports, objectives = zip(*seen, strict=True)
     assert n_iter == tuple(range(1, result.n_iter + 1))
     assert (np.diff(objectives) <= 0).all()

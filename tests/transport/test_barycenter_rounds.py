@@ -206,14 +206,11 @@ def test_edges(method, case):
         assert result.converged and result.support.shape == (n_support, 2)
         reached = value(groups, result.support, weights)
         assert result.objective == pytest.approx(reached, abs=1e-9)
-        mean = sum(
-            weight * group.mean(axis=0) for weight, group in zip(weights, groups, strict=True)
-        )
+        mean = sum(w * group.mean(axis=0) for w, group in zip(weights, groups, strict=True))
         np.testing.assert_allclose(result.support.mean(axis=0), mean, atol=1e-4)
         return
-    result = barycenter(
-        groups, candidates, weights, n_support, method=method, max_iter=150, tol=2e-2
-    )
+    how = {"method": method, "max_iter": 150, "tol": 2e-2}
+    result = barycenter(groups, candidates, weights, n_support, **how)
     assert_certified(result, groups, candidates, weights, n_support)
     # On few points, subgradient steps take long: those of the local solver, too.
     reached = {"dual": 0.25, "bundle": 0.02}[method]

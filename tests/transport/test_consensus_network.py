@@ -81,9 +81,8 @@ def test_feasibility_is_that_of_the_linear_program(seed, density):
         np.fromstring(numbers, int, sep=",")
         for numbers in re.findall(r"\[(.*?)\]", str(raised.value))
     )
-    np.testing.assert_array_equal(
-        neighbours, np.unique(side.neighbours[np.isin(side.nodes, named)])
-    )
+    expected = np.unique(side.neighbours[np.isin(side.nodes, named)])
+    np.testing.assert_array_equal(neighbours, expected)
     assert side.lower[named].sum() > other.upper[neighbours].sum() + 0.1
 
 

@@ -155,9 +155,8 @@ def test_gaussians_have_a_closed_form(shift, first, second, reg):
     grid = np.stack(np.meshgrid(*axes), -1).reshape(-1, len(shift))
     weights = []
     for mean, covariance in ((0 * shift, first), (shift, second)):
-        density = np.exp(
-            -0.5 * cdist(grid, [mean], "mahalanobis", VI=np.linalg.inv(covariance)) ** 2
-        )
+        inverse = np.linalg.inv(covariance)
+        density = np.exp(-0.5 * cdist(grid, [mean], "mahalanobis", VI=inverse) ** 2)
         weights.append(density[:, 0] / density.sum())
     result = entropic_transport(cdist(grid, grid, "sqeuclidean"), *weights, reg, 1e-6)
     assert result.cost == pytest.approx(gaussian_cost(shift, first, second, reg), abs=1e-5)
@@ -291,9 +290,7 @@ HARD = {
 @pytest.mark.parametrize("case", HARD)
 def test_masses_that_go_far_need_no_thousands_of_passes(monkeypatch, case, reg):
     hessians, overlaps = [], solver.KeptPlan.overlaps
-    monkeypatch.setattr(
-        solver.KeptPlan, "overlaps", lambda *args: hessians.append(0) or overlaps(*args)
-    )
+    monkeypatch.setattr(solver.KeptPlan, "overlaps", lambda *a: hessians.append(0) or overlaps(*a))
     cost = HARD[case]
     tol = max(smallest_tolerance(*cost.shape, 1.0, reg), 1e-10)
     result = entropic_transport(cost, *map(uniform, cost.shape), reg, tol)

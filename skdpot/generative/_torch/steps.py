@@ -120,9 +120,8 @@ class NoisyGradients:
         # From some of its output, and unlimited computing, the rest of that release follows.
         high, low = self.source.bits(32, 2).tolist()
         generator = torch.Generator(device=self.device).manual_seed(high << 32 | low)
-        noise = torch.randn(
-            values.shape, generator=generator, device=self.device, dtype=torch.float64
-        )
+        how: Any = {"device": self.device, "dtype": torch.float64}
+        noise = torch.randn(values.shape, generator=generator, **how)
         return torch.round(noise * mechanism.grid_scale)
 
 

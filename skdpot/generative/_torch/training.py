@@ -12,7 +12,7 @@ from skdpot.generative._torch.networks import RowGenerator, check_network, defau
 from skdpot.generative._torch.networks import load_arrays as load_arrays
 from skdpot.generative._torch.networks import make_network as make_network
 from skdpot.generative._torch.networks import weights_to_arrays as weights_to_arrays
-from skdpot.privacy.noise import GaussianMechanism, poisson_sample
+from skdpot.privacy.noise import poisson_sample
 
 STEPS: dict[str, type[steps.TrainingStep]] = {
     "per_image": steps.PointStep,
@@ -46,31 +46,6 @@ def find_device(device: Any) -> torch.device:
             f"device={device!r} cannot be used here: {first_line}. Use 'cpu', or 'auto'."
         ) from None
     return found
-
-
-def within_memory(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, or raise the same error wherever memory is short.
-
-    Errors of PyTorch state the requested memory, which may reveal the number of records.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skdpot.generative._torch.training import within_memory
-    >>> within_memory(torch.zeros, 10**15)
-    Traceback (most recent call last):
-    MemoryError: the training does not fit in memory: choose a smaller batch_size, ...
-    """
-    try:
-        return function(*arguments)
-    except (RuntimeError, MemoryError) as error:
-        if not _is_of_memory(error):
-            raise
-    # Outside of the handler, so that the error in question is no context of this one either.
-    raise MemoryError(
-        "the training does not fit in memory: choose a smaller batch_size, sampling_rate or "
-        "network, or another device."
-    )
 
 
 def generate(
@@ -191,7 +166,7 @@ class Trainer:
         # A progress bar shows the loss and the amount spent so far twenty times.
         every = -(-n_steps // 20)
         for made in range(1, n_steps + 1):
-            sampled = within_memory(poisson_sample, source, len(records[0]), rate)
+            sampled = poisson_sample(source, len(records[0]), rate)
             losses.append(self.step(records, sampled))
             bar.update()
             if not bar.disable and (made % every == 0 or made == n_steps):
@@ -205,9 +180,7 @@ class Trainer:
         """Return how many numbers a step releases."""
         return self._step.vector_size(self.settings, self.network)
 
-    def make_private(
-        self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
-    ) -> None:
+    def make_private(self, mechanism: Any, source: Any, *, secure: bool) -> None:
         """Set the mechanism by which steps release; None adds no noise."""
         self._step.release = steps.NoisyGradients(mechanism, source, self._device, secure)
 
@@ -224,12 +197,9 @@ class Trainer:
     def step(self, records: steps.Batch, sampled: Any) -> torch.Tensor:
         """Make one step with the records that were sampled; return the loss, with noise.
 
-        `sampled` are positions in `records`. The loss is as private as the network. Raises a
-        MemoryError if memory is short.
+        `sampled` are positions in `records`. The loss is as private as the network.
         """
-        return within_memory(self._step_with, records, torch.as_tensor(sampled))
-
-    def _step_with(self, records: steps.Batch, where: torch.Tensor) -> torch.Tensor:
+        where = torch.as_tensor(sampled)
         if self._device.type == "cuda":
             where = where.pin_memory().to(self._device, non_blocking=True)
         points, labels = records
@@ -240,10 +210,7 @@ class Trainer:
         return loss
 
     def dry_run(self) -> None:
-        """Try a step on made-up records, and forget it: errors then occur before a charge.
-
-        Raises a MemoryError if memory is short.
-        """
+        """Try a step on made-up records, and forget it: errors then occur before a charge."""
         # The same random numbers are drawn again in the first true step.
         state, drawn = self.state(), self._generator.get_state()
         weights = _to_cpu(self.network.state_dict())
@@ -277,10 +244,3 @@ def _to_cpu(state: Any) -> Any:
     if isinstance(state, list):
         return [_to_cpu(part) for part in state]
     return state
-
-
-def _is_of_memory(error: Exception) -> bool:
-    """Tell whether memory was short: on a CPU only the text of the error shows it."""
-    short = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    short_of_memory = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
-    return short or any(words in str(error) for words in short_of_memory)

@@ -265,9 +265,7 @@ def _solve_program(groups: list[_relaxation.Group], n_support: int) -> np.ndarra
     solution = linprog(
         np.concatenate([*objective, np.zeros(n_candidates)]),
         A_eq=constraints,
-        b_eq=np.concatenate(
-            [*(group.masses for group in groups), np.zeros(n_candidates * len(costs))]
-        ),
+        b_eq=np.concatenate([*(g.masses for g in groups), np.zeros(n_candidates * len(costs))]),
         bounds=np.column_stack([np.zeros(len(upper)), upper]),
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         method="highs",

@@ -169,9 +169,8 @@ def free_support_barycenter(
         if callback is not None:
             callback(n_iter, origin + mean + scale * shape, between + scale**2 * value)
 
-    shape, n_iter, converged = _sweep_until_settled(
-        moving, beginning / scale, tol, max_iter, report
-    )
+    start = beginning / scale
+    shape, n_iter, converged = _sweep_until_settled(moving, start, tol, max_iter, report)
     if not converged:
         warnings.warn(
             f"free_support_barycenter stopped after max_iter={max_iter} sweeps, of which the last "
@@ -233,9 +232,7 @@ def images_of(plan: sparse.csr_array, points: np.ndarray) -> tuple[np.ndarray, f
 class _FreeGroup:
     """A group's points about their mean, and the images that the last coupling gave the support."""
 
-    def __init__(
-        self, points: np.ndarray, masses: np.ndarray, weight: float, n_support: int
-    ) -> None:
+    def __init__(self, points: np.ndarray, masses: np.ndarray, weight: Any, n_support: int) -> None:
         self.n_points, self.weight = len(points), weight
         equal, self.used, self.masses = with_mass(masses, n_support)
         self.mean = self.masses @ points[self.used]
@@ -307,9 +304,7 @@ def _sweep_until_settled(
         for group in groups:
             group.reconsider(support)
             support = pulled_to()
-        value = sum(
-            one.weight * (one.scatter + _mean_square(one.image - support)) for one in groups
-        )
+        value = sum(g.weight * (g.scatter + _mean_square(g.image - support)) for g in groups)
         report(n_iter, support, value)
         if last - value <= tol * value + smallest_decrease:
             return support, n_iter, True
@@ -335,9 +330,7 @@ def _moment_distance(one: _FreeGroup, other: _FreeGroup) -> float:
     The nuclear norm of S^(1/2) T^(1/2) is that of R Q' for any S = R'R and T = Q'Q: these have as
     few rows as possible.
     """
-    roots = [
-        np.linalg.qr(np.sqrt(group.masses)[:, None] * group.points).R for group in (one, other)
-    ]
+    roots = [np.linalg.qr(np.sqrt(g.masses)[:, None] * g.points).R for g in (one, other)]
     # Of R'R the trace is the sum of squares of R, and no product has to be formed.
     traces = sum(np.square(root).sum() for root in roots)
     return float(traces - 2 * np.linalg.norm(roots[0] @ roots[1].T, "nuc"))

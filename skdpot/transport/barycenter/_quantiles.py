@@ -102,9 +102,7 @@ def quantile_barycenter(
     # As integers, equal levels are equal; as doubles, rounding would make two of one.
     ends = np.unique(np.concatenate([*steps, *cuts]))
     ends = ends[ends > 0]
-    members = [
-        order[np.searchsorted(step, ends)] for order, step in zip(orders, steps, strict=True)
-    ]
+    members = [own[np.searchsorted(step, ends)] for own, step in zip(orders, steps, strict=True)]
     quantiles = np.stack([array[member] for array, member in zip(arrays, members, strict=True)])
     lengths = np.diff(ends, prepend=0) / ends[-1]
     pieces = np.arange(len(ends))

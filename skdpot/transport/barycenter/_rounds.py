@@ -109,9 +109,7 @@ class PointGroup(Group):
         support = np.ascontiguousarray(arrays["support"], dtype=np.float64)
         equal, used, masses = with_mass(self.masses, len(support))
         points = self.points[used]
-        plan, lower, upper = couple(
-            support, points, lambda cost: exact_transport(cost, equal, masses)
-        )
+        plan, lower, upper = couple(support, points, lambda c: exact_transport(c, equal, masses))
         rounding = self.relative_rounding
         # Sums over groups are rounded, too, and bounds must hold for those.
         bounds = [upper * (1 + rounding), max(lower, 0.0) * (1 - rounding)]

@@ -757,7 +757,6 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     """
     amounts = np.asarray(amounts, dtype=np.float64)
     if amounts.shape != (network.n_edges,) or not np.isfinite(amounts).all():
-        raise ValueError(
-            f"amounts must be finite, of shape ({network.n_edges},), got {amounts.shape}."
-        )
+        shape = (network.n_edges,)
+        raise ValueError(f"amounts must be finite, of shape {shape}, got {amounts.shape}.")
     return Repairer(network)(amounts)

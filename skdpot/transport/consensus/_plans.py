@@ -463,9 +463,7 @@ def _solved_on_integers(
     total = sum(float(side.upper.sum()) for side in sides)
     # The dummies' masses are above half of the largest total, so that POT divides by no other.
     unit = TOTAL_MASS / 2 / 2.0 ** (math.frexp(total)[1] if total > 0 else 0)
-    (rows, supplies, must_receive), (columns, demands, must_give) = (
-        _parts(side, unit) for side in sides
-    )
+    (rows, supplies, must_receive), (columns, demands, must_give) = (_parts(s, unit) for s in sides)
     # Edges are numbered from 1: a zero would not be kept as an entry.
     of_parts = sparse.csr_array(
         (np.arange(1, network.n_edges + 1), sides[0].neighbours, sides[0].indptr),
@@ -488,9 +486,8 @@ def _solved_on_integers(
         quantum = (price + 1) * (n_rows + n_columns + 4) / LARGEST_COST
         # Costs are those above the least one, as all rows have to send all their masses.
         costs = np.concatenate([1.0 - slopes[edges], 1.0 + price * dummies])
-        quanta = sparse.coo_array(
-            (np.rint(costs / quantum), where), shape=(n_rows + 1, n_columns + 1)
-        )
+        shape = (n_rows + 1, n_columns + 1)
+        quanta = sparse.coo_array((np.rint(costs / quantum), where), shape=shape)
         # Of complete networks POT takes the dense matrix, which is faster.
         if quanta.nnz == (n_rows + 1) * (n_columns + 1):
             flow, prices = cheapest_flow(quanta.toarray(), *masses)
