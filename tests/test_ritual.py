@@ -264,7 +264,12 @@ CASES = {
         )
         for name, params, data, bad in (
             ("vectors", {"bounds": (0, 1), "classes": [0, 1]}, two_groups, as_text(two_groups)),
-            ("images", {"classes": [0, 1], "image_shape": (1, 2)}, two_groups, as_text(two_groups)),
+            (
+                "images",
+                {"classes": [0, 1], "image_shape": (1, 2), "bounds": (0, 1)},
+                two_groups,
+                as_text(two_groups),
+            ),
             ("a table", SMALL_TABLE, a_table, as_text(a_table)),
         )
     },

@@ -329,6 +329,8 @@ def _pooled_shares(
     noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
     variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
     one_group = np.zeros(len(count_variances), dtype=int)
+    # Small classes differ most from what all have in common.
+    scale = scale * (1 - shares[:, None])
     kept = kept_shares(differences / scale, variances / scale**2, one_group, sure=True)
     pooled = np.array([nearest_distribution(row) for row in expected + kept * differences])
     class_variances = count_variances.mean() / sizes[:, 0] ** 2

@@ -75,7 +75,7 @@ def charge_until_killed(ledger, acknowledged):
 @pytest.mark.experiment
 def test_killed_processes_lose_no_acknowledged_charge(tmp_path, rng):
     """A process that is killed at any moment has recorded at most one charge that it never saw."""
-    ledger = PrivacyLedger(epsilon=0.6, path=tmp_path / "ledger.sqlite")
+    ledger = PrivacyLedger(epsilon=2.4, path=tmp_path / "ledger.sqlite")
     killed, files = 0, []
 
     def launch():
@@ -101,7 +101,7 @@ def test_killed_processes_lose_no_acknowledged_charge(tmp_path, rng):
     recorded = {str(entry.number): entry.digest for entry in ledger.entries()}
     assert all(recorded[number] == digest for number, digest in acknowledged)
     assert len(acknowledged) <= len(recorded) <= len(acknowledged) + killed
-    assert ledger.verify() == len(recorded) == 600
+    assert ledger.verify() == len(recorded) == 2400
     assert killed >= 8
 
 

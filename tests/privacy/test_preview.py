@@ -368,7 +368,7 @@ def groups_of_released_rows():
         rng.normal(0.5, 0.17, n), rng.normal(0.3, 0.05, n), rng.uniform(0, 1, n),
         rng.beta(0.5, 0.5, n), rng.exponential(0.1, n),
     ]  # fmt: skip
-    release, moved = HistogramRelease(UnitLayout((0,), ()), 2, 2 * n, 0.1, 1e-5), []
+    release, moved = HistogramRelease(UnitLayout((0,), ()), 2, 2 * n, 1.0, 1e-5), []
     for shape, seed in product(shapes, range(12)):
         rows = np.sort(np.clip(shape, 0, 1))
         values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))

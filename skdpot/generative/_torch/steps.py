@@ -260,7 +260,9 @@ class TrainingStep(ABC):
         n_fresh = math.floor(settings.batch_size * settings.debias)
         labels = torch.cat([self._all_labels(settings.batch_size), self._all_labels(n_fresh)])
         inputs = latents(labels, settings.latent_dim, settings.n_classes, self._generator)
-        return labels, self._network(inputs)
+        # An interruption in a block without gradients can leave PyTorch without them.
+        with torch.enable_grad():
+            return labels, self._network(inputs)
 
     def _all_labels(self, size: int) -> torch.Tensor:
         """Return every class about equally often, starting with a random one.
