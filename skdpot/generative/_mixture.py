@@ -200,7 +200,7 @@ _TINY_SHARE = 1e-9
 
 
 def pool_classes(
-    released: Mapping[str, np.ndarray], n_classes: int
+    released: Mapping[str, np.ndarray], n_classes: int, *, pooled: bool = False
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the release, with the classes as similar as noise and chance allow.
 
@@ -210,6 +210,8 @@ def pool_classes(
         Of `release_marginals`.
     n_classes : int
         Number of classes.
+    pooled : bool, default=False
+        Whether classes are the groups of a map, whose mistakes would show small ones.
 
     Returns
     -------
@@ -248,6 +250,8 @@ def pool_classes(
     smallest_share = 1e-3
     shares = np.maximum(nearest_distribution(mean / n_records), smallest_share)
     shares /= shares.sum()
+    # Small classes differ most from what all have in common.
+    own = 1.0 if pooled else 1 - shares[:, None]
     groups = [released["groups"][column] for column in columns]
     tables = pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
     margins = []
@@ -260,7 +264,7 @@ def pool_classes(
         expected = np.tile(common_shares, (n_classes, 1))
         # True differences in a column are modelled as proportional to the root of expected shares.
         # Otherwise empty cells, which have hardly any noise, would decide for all others.
-        scale = np.sqrt(np.maximum(expected, _TINY_SHARE))
+        scale = own * np.sqrt(np.maximum(expected, _TINY_SHARE))
         margins.append(_pooled_shares(estimates, expected, shares, n_records, noise, scale)[0])
         corrections = shares[:, None] * n_records * margins[-1] - class_counts
         counts[column] += (corrections / n_cells).T[group]
@@ -273,10 +277,11 @@ def pool_classes(
         noise = np.full(expected.shape[1], pair_noise**2)
         # Differences in pairs are judged by the cells with the least noise. A dependence that is
         # repaired by mistake reveals the group more clearly than one that is left unchanged.
-        pooled, deviations = _pooled_shares(
-            table.reshape(n_classes, -1), expected, shares, n_records, noise, np.ones_like(expected)
-        )
-        pairs.append((shares[:, None] * n_records * pooled).T.ravel())
+        likely, deviations = _pooled_shares(
+            table.reshape(n_classes, -1), expected, shares, n_records, noise,
+            own * np.ones_like(expected),
+        )  # fmt: skip
+        pairs.append((shares[:, None] * n_records * likely).T.ravel())
         pair_variances.append(deviations**2)
     deviations = np.sqrt(np.mean(pair_variances, axis=0)) if pair_variances else np.zeros(n_classes)
     return {**released, "counts": counts, "pairs": np.concatenate(pairs)}, deviations
@@ -329,8 +334,6 @@ def _pooled_shares(
     noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
     variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
     one_group = np.zeros(len(count_variances), dtype=int)
-    # Small classes differ most from what all have in common.
-    scale = scale * (1 - shares[:, None])
     kept = kept_shares(differences / scale, variances / scale**2, one_group, sure=True)
     pooled = np.array([nearest_distribution(row) for row in expected + kept * differences])
     class_variances = count_variances.mean() / sizes[:, 0] ** 2
@@ -402,7 +405,7 @@ def fit_table(
     # Bands of a number differ gradually, and their differences are kept.
     is_shared = n_classes > 1 and not schema.has_bands
     if is_shared:
-        released, pair_noise = pool_classes(released, n_classes)
+        released, pair_noise = pool_classes(released, n_classes, pooled=pooled)
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)
     n_records, shares = _sizes_of_classes(released, columns)
