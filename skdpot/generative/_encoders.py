@@ -257,7 +257,7 @@ class CosineEncoder(Encoder):
     >>> from skdpot import DPSinkhornGenerator
     >>> from skdpot.generative import CosineEncoder, ImageSketch
     >>> model = ImageSketch(CosineEncoder(n_coefficients=6))
-    >>> generator = DPSinkhornGenerator(image_shape=(8, 8), model=model)
+    >>> generator = DPSinkhornGenerator(bounds=(0, 1), image_shape=(8, 8), model=model)
     >>> generator.get_params()["model__encoder__n_coefficients"]
     6
     """
@@ -478,7 +478,7 @@ class PoseEncoder(Encoder):
     >>> from skdpot import DPSinkhornGenerator
     >>> from skdpot.generative import ImageSketch, PoseEncoder
     >>> model = ImageSketch(PoseEncoder(n_coefficients=10))
-    >>> generator = DPSinkhornGenerator(image_shape=(28, 28), model=model)
+    >>> generator = DPSinkhornGenerator(bounds=(0, 1), image_shape=(28, 28), model=model)
     """
 
     name = "pose"

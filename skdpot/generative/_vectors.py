@@ -691,7 +691,9 @@ class ImageSketch(VectorSketch):
     --------
     >>> from skdpot import DPSinkhornGenerator
     >>> from skdpot.generative import ImageSketch
-    >>> generator = DPSinkhornGenerator(image_shape=(28, 28), model=ImageSketch("pose"))
+    >>> generator = DPSinkhornGenerator(
+    ...     bounds=(0, 255), image_shape=(28, 28), model=ImageSketch("pose")
+    ... )
     """
 
     _parameter_constraints: dict = {
