@@ -43,6 +43,8 @@ from skdpot.privacy.checks import (
 )
 from skdpot.privacy.ledger import PrivacyLedger
 
+# Whose frames are not the user's code.
+_LIBRARIES = {"skdpot", "sklearn", "joblib", "contextlib", "numpy", "scipy", "pandas", "polars"}
 # Seconds between two looks at the clock.
 _PAUSE = 1.0
 
@@ -191,7 +193,7 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
 def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
     room = frame.f_globals.get("__name__", "").partition(".")[0]
-    return room in "skdpot sklearn joblib contextlib numpy scipy pandas polars".split()
+    return room in _LIBRARIES
 
 
 LOST_GROUPS = (

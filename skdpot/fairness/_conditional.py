@@ -512,11 +512,8 @@ def joined(n_groups: int, excess: Callable[[np.ndarray, int, int], float]) -> np
     0.
     """
     # Maps have names, and a joined one a new name: of the other pairs, all is known already.
-    shared, names, found = (
-        np.arange(n_groups),
-        list(range(n_groups)),
-        dict[tuple[int, int], float](),
-    )
+    shared, names = np.arange(n_groups), list(range(n_groups))
+    found: dict[tuple[int, int], float] = {}
     while len(names) > 1:
         pairs = {(names[a], names[b]): (a, b) for a, b in combinations(range(len(names)), 2)}
         found = {of: found[of] if of in found else excess(shared, *pairs[of]) for of in pairs}

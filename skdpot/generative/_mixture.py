@@ -278,9 +278,8 @@ def pool_classes(
         # Differences in pairs are judged by the cells with the least noise. A dependence that is
         # repaired by mistake reveals the group more clearly than one that is left unchanged.
         likely, deviations = _pooled_shares(
-            table.reshape(n_classes, -1), expected, shares, n_records, noise,
-            own * np.ones_like(expected),
-        )  # fmt: skip
+            table.reshape(n_classes, -1), expected, shares, n_records, noise, own
+        )
         pairs.append((shares[:, None] * n_records * likely).T.ravel())
         pair_variances.append(deviations**2)
     deviations = np.sqrt(np.mean(pair_variances, axis=0)) if pair_variances else np.zeros(n_classes)
@@ -317,7 +316,7 @@ def _column_counts(
 
 def _pooled_shares(
     estimates: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
-    count_variances: np.ndarray, scale: np.ndarray,
+    count_variances: np.ndarray, scale: np.ndarray | float,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return a distribution for every class, between its estimate and the expected one.
 

@@ -541,7 +541,9 @@ def release_marginals(
     people, each of the `k` rows of a person adds ``LARGEST_WEIGHT // k``, so that a person adds at
     most the weight of a record to each table, and the sensitivity is ``LARGEST_WEIGHT * sqrt(t)``.
     Cells, their groups and strong pairs are functions of earlier releases. A record changes a
-    parity by 1, in its class only, and the sum of signs of a pair by 1.
+    parity by 1, in its class only, and the sum of signs of a pair by 1. Where the released values
+    show that noise would hide all signs, what was kept for them, and for strong pairs, releases the
+    same counts of values again, with the same sensitivity.
 
     Examples
     --------
@@ -635,7 +637,7 @@ def release_marginals(
         of_upper = np.array([half @ share for half, share in zip(halves, shares, strict=True)])
         means, noise = signs / n_records, sign_noise / n_records
         if strong := choose_pairs(means, noise, of_upper, np.array(coarse)):
-            further |= count_strong(rows, strong, cells, starts, cleared, blurred)
+            further |= count_strong(rows, strong, cells, starts, cleared, blurred, n_records)
 
     if parities and _counts.are_scanned(len(features)):
         # And three and more columns?
@@ -794,15 +796,14 @@ def count_cells(
 
 def count_strong(
     rows: PrivateRows, strong: list[tuple[int, int]], cells: list[np.ndarray],
-    starts: list[np.ndarray], cleared: list[np.ndarray], blurred: list[bool],
+    starts: list[np.ndarray], cleared: list[np.ndarray], blurred: list[bool], n_records: float,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Return the counts of strong pairs, in finer groups of cells and in all classes together.
 
-    `cleared` has the released counts of cells, without empty tails. Groups of the columns that are
-    `blurred` are single cells, unless these are too many.
+    `cleared` has the released counts of cells, without empty tails: about `n_records` in each
+    column. Groups of the columns that are `blurred` are single cells, unless these are too many.
     """
     noise, most_groups = _counts.noise_of_tables(rows.releases, "strong", len(strong)), 256
-    n_records = max(float(np.mean([count.sum() for count in cleared])), 1.0)
     n_groups = _counts.number_of_groups(n_records, 1, 2 * noise, most_groups)
     groups = _counts.group_cells(cleared, rows.schema, n_groups, starts)
     for k in np.flatnonzero(blurred).tolist():
@@ -811,7 +812,7 @@ def count_strong(
             groups[k] = np.arange(len(starts[k]))
     codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
     exact = rows.count_pairs(codes, [group.max() + 1 for group in groups], strong)
-    noisy, noise = rows.release("strong", exact)
+    noisy, _ = rows.release("strong", exact)
     return {
         "strong_pairs": np.array(strong),
         "strong_groups": np.concatenate(groups),

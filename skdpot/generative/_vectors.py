@@ -651,8 +651,9 @@ class VectorSketch(BaseEstimator):
         # From an epsilon of 5 on, a budget suffices for finer codes of images.
         ample = budget.epsilon is None or budget.epsilon >= 5.0
         encoder = make_encoder(self.encoder, space, ample=ample)
-        how = (self.n_clusters, self._moves(encoder), progress)
-        release = VectorReleases(space, budget, encoder, *how)
+        release = VectorReleases(
+            space, budget, encoder, self.n_clusters, self._moves(encoder), progress
+        )
         release.check()
         if training is not None:
             # Raises where there can be no such network.

@@ -607,7 +607,9 @@ class ReleasePlan:
         about = self.label, self.event, self.guarantee, asked, price, refusal, self.errors
         return Preview(*about, hint)
 
-    def charge_to(self, ledger: Any, *, token: Any = None, pending: bool = False) -> Receipt | None:
+    def charge_to(
+        self, ledger: Any, *, token: str | None = None, pending: bool = False
+    ) -> Receipt | None:
         """Charge the release to a ledger; raise if the budget forbids it.
 
         Parameters

@@ -727,7 +727,9 @@ class PrivacyLedger:
             return None
         return stated_epsilon_delta(ev.PlannedDpEvent(event, delta), self.neighbouring)
 
-    def _check_budget(self, event: ev.DpEvent, pair: Any, unit: str, after: rec.History) -> None:
+    def _check_budget(
+        self, event: ev.DpEvent, pair: Pair | None, unit: str, after: rec.History
+    ) -> None:
         """Raise unless the budget allows the history after charges; the dearest is named."""
         known, rule = self._known[0], after.rule
         # Ledgers of earlier versions declare no units: those that were charged are.
