@@ -55,8 +55,10 @@ class Report(ABC):
         """Return the report as a page."""
         title, *_ = next(iter(self._sections()))
         style = (
-            "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+            "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
             "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
+            "td{overflow-wrap:anywhere;min-width:3.5em}table{font-size:.8em}"
+            "@media print{body{font-size:10pt}}"
         )
         return (
             "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
