@@ -55,6 +55,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "skdpot"
 html_static_path = ["_static"]
 html_css_files = ["skdpot.css"]
+html_js_files = ["skdpot.js"]
 html_show_sourcelink = False
 html_sidebars = {"index": []}
 html_theme_options = {

@@ -1,0 +1,77 @@
+"""The documentation and the reports, in a browser: nothing is cut off."""
+
+import html
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skdpot import PrivacyLedger
+from skdpot.privacy import GaussianDpEvent, PlannedDpEvent
+
+PROJECT = Path(__file__).parents[1]
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+# Loads each page in each width, and writes which boxes hide a part of their content.
+LOOK = """<!DOCTYPE html><body><script type="module">
+const found = [];
+for (const width of %s) for (const page of %s) {
+  const frame = document.createElement("iframe");
+  frame.style = `width:${width}px;height:900px;border:0`;
+  frame.src = page;
+  const loaded = new Promise((resolve) => (frame.onload = resolve));
+  document.body.append(frame);
+  await loaded;
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const inside = frame.contentDocument;
+  for (const box of [inside.documentElement, ...inside.querySelectorAll("pre, table, img")])
+    if (box.clientWidth && box.scrollWidth > box.clientWidth + 1)
+      found.push(`${page} at ${width}: ${box.tagName} ${box.textContent.trim().slice(0, 40)}`);
+  frame.remove();
+}
+document.body.innerHTML = "<pre id='found'></pre>";
+document.getElementById("found").textContent = JSON.stringify(found);
+</script></body>"""
+
+
+def cut_off(folder, pages, widths):
+    """Return which tables, blocks of code and pictures of pages do not fit their boxes."""
+    look = folder / "look.html"
+    look.write_text(LOOK % (json.dumps(widths), json.dumps(pages)))
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
+               "--allow-file-access-from-files", "--virtual-time-budget=600000", "--dump-dom",
+               look.as_uri()]  # fmt: skip
+    seen = subprocess.run(command, capture_output=True, text=True, timeout=500, check=True).stdout
+    return json.loads(html.unescape(re.search(r"<pre id=.found.>(.*?)</pre>", seen, re.S)[1]))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser")
+def test_reports_fit_a_screen_and_a_sheet_of_paper(tmp_path):
+    ledger = PrivacyLedger(epsilon=30.0, delta=1e-3)
+    event = PlannedDpEvent(GaussianDpEvent(3.730631634853457), 1e-5)
+    ledger.charge(event, unit="record", label="DPSinkhornGenerator, a sketch" + "x" * 50)
+    ledger.report().save(tmp_path / "report.html")
+    # The width of a sheet of A4 between its margins, in pixels.
+    assert cut_off(tmp_path, ["report.html"], [1000, 718]) == []
+
+
+@pytest.mark.experiment
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser")
+@pytest.mark.skipif(importlib.util.find_spec("sphinx_gallery") is None, reason="needs [doc]")
+def test_no_table_and_no_code_of_the_documentation_is_cut_off(tmp_path):
+    # A build leaves files beside what it is made from.
+    for name in ("doc", "examples"):
+        left = shutil.ignore_patterns("api", "auto_examples", "_build")
+        shutil.copytree(PROJECT / name, tmp_path / name, ignore=left)
+    command = [sys.executable, "-m", "sphinx", "-q", "-D", "plot_gallery=0", "-b", "html"]
+    site = tmp_path / "site"
+    subprocess.run([*command, tmp_path / "doc", site], cwd=PROJECT, check=True)
+    pages = [str(path.relative_to(site)) for path in sorted(site.rglob("*.html"))]
+    shown = [page for page in pages if not page.startswith("_static")]
+    assert len(shown) > 100 and cut_off(site, shown, [1280, 390]) == []
