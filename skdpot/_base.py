@@ -1,13 +1,13 @@
 """Base of all estimators: the order of every fit, reading of private data, and progress bars."""
 
 import sys
-import threading
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from multiprocessing import parent_process
 from numbers import Integral
 from types import FrameType
 from typing import Any, Self, TypeVar
@@ -45,8 +45,6 @@ from skdpot.privacy.ledger import PrivacyLedger
 
 # Whose frames are not the user's code.
 _LIBRARIES = {"skdpot", "sklearn", "joblib", "contextlib", "numpy", "scipy", "pandas", "polars"}
-# Seconds between two looks at the clock.
-_PAUSE = 1.0
 
 
 class _ErrorStream:
@@ -70,46 +68,23 @@ class _ErrorStream:
         return getattr(self._stream, name)
 
 
-def plain_bar(*iterable: Any, **options: Any) -> Any:
+def make_bar(*iterable: Any, verbose: bool | None, **options: Any) -> Any:
     """Return a bar of tqdm, which may fail to be shown.
 
+    With None it is shown after three seconds, if the standard error stream is a terminal. Processes
+    that were started by another one show none: their bars would be mixed up.
+
     Examples
     --------
-    >>> from skdpot._base import plain_bar
-    >>> list(plain_bar([1, 2], disable=True))
+    >>> from skdpot._base import make_bar
+    >>> list(make_bar([1, 2], verbose=None))
     [1, 2]
     """
-    return tqdm(*iterable, **({"file": _ErrorStream()} | options))
-
-
-@contextmanager
-def progress_bar(*iterable: Any, **options: Any) -> Iterator[Any]:
-    """Show a bar of tqdm, and refresh its clock every second, also during a step.
-
-    Of what is private, the clock shows the running time only, which nothing protects.
-
-    Examples
-    --------
-    >>> from skdpot._base import progress_bar
-    >>> with progress_bar(total=2, disable=True) as bar:
-    ...     _ = bar.update()
-    """
-    over = threading.Event()
-    with plain_bar(*iterable, **options) as bar:
-
-        def refresh() -> None:
-            while not over.wait(_PAUSE):
-                bar.refresh()
-
-        clock = threading.Thread(target=refresh, daemon=True)
-        if not bar.disable:
-            clock.start()
-        try:
-            yield bar
-        finally:
-            over.set()
-            if clock.is_alive():
-                clock.join()
+    shown: dict[str, Any] = {"file": _ErrorStream(), "disable": not verbose}
+    if verbose is None:
+        # For tqdm, None is what is no terminal.
+        shown |= {"disable": True if parent_process() else None, "delay": 3.0}
+    return tqdm(*iterable, **(shown | options))
 
 
 Result = TypeVar("Result")
@@ -468,7 +443,7 @@ def make_trial(candidate: Any) -> Any:
         elif name == "accountant":
             # diffprivlib's models would charge the default one otherwise.
             changes[path] = load_accountant("BudgetAccountant")()
-        elif name == "verbose" and value:
+        elif name == "verbose" and value != 0:
             changes[path] = False
         elif not hasattr(value, "get_params"):
             changes[path] = _charging_nobody(value)

@@ -170,7 +170,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     ledger = _open_ledger(options)
     generator = DPSinkhornGenerator(
         epsilon=options.epsilon, delta=options.delta, schema=options.schema,
-        target=options.target, ledger=ledger, verbose=1,
+        target=options.target, ledger=ledger,
     )  # fmt: skip
     preview = generator.preview(n_records, header, groups=options.groups)
     guessed = f"{n_records} {'records' if options.groups is None else 'people'}"

@@ -53,7 +53,7 @@ ALLOCATION_CONSTRAINTS: dict[str, Any] = {
     "node_budgets": ["array-like", None],
     "ledger": "no_validation",
     "random_state": ["random_state"],
-    "verbose": ["verbose"],
+    "verbose": ["verbose", None],
 }
 
 
@@ -416,7 +416,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
     def _bar(self, n_rounds: int) -> Any:
         """Return a progress bar over rounds."""
         name = type(self).__name__
-        return _base.plain_bar(total=n_rounds, unit=" rounds", desc=name, disable=not self.verbose)
+        return _base.make_bar(total=n_rounds, unit=" rounds", desc=name, verbose=self.verbose)
 
     def _problem_on(
         self, network: BipartiteNetwork, X: Any, source_utilities: Any, *, private: bool = False
@@ -638,8 +638,8 @@ class PrivateADMMTransport(AllocationEstimator):
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded releases can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
-    verbose : int, default=0
-        Whether to show a progress bar over rounds.
+    verbose : bool, default=None
+        Whether to show a progress bar over rounds. None shows it on a terminal after three seconds.
 
     Attributes
     ----------
@@ -787,7 +787,7 @@ class PrivateADMMTransport(AllocationEstimator):
         tol=1e-4,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.mechanism = mechanism

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skdpot import tables
-from skdpot._base import PrivateEstimator, count_columns, validate_private_data
+from skdpot._base import PrivateEstimator, count_columns, make_bar, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
@@ -224,7 +224,7 @@ class BaseTransportDistance(PrivateEstimator):
         "n_jobs": [Integral, None],
         "ledger": "no_validation",
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", None],
     }
 
     # Defaults of parameters that some subclasses do not have.
@@ -334,8 +334,8 @@ class BaseTransportDistance(PrivateEstimator):
         low, high = cost.range
         # Published iterations lose all to noise with less regularisation than this.
         reg = high - low if reg is None else float(reg)
-        title = type(self).__name__ if self.verbose else None
-        return CostSettings(cost, reg, divergence, self.n_jobs, title)
+        progress = partial(make_bar, desc=type(self).__name__, verbose=self.verbose)
+        return CostSettings(cost, reg, divergence, self.n_jobs, progress)
 
     def _plan(self, data: tuple[np.ndarray, Any, LabelledGroups]) -> ReleasePlan:
         _, space, groups = data
@@ -449,8 +449,8 @@ class PrivateSinkhornDistance(BaseTransportDistance):
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded releases can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
-    verbose : int, default=0
-        Whether to show a progress bar over pairs.
+    verbose : bool, default=None
+        Whether to show a progress bar over pairs. None shows it on a terminal after three seconds.
 
     Attributes
     ----------
@@ -567,7 +567,7 @@ class PrivateSinkhornDistance(BaseTransportDistance):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

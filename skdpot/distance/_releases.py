@@ -1,7 +1,7 @@
 """Releases of a distance: costs with noise, or noisy histograms on a public grid."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, product
@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot._base import progress_bar
+from skdpot._base import make_bar
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.checks import check_memory
@@ -109,15 +109,15 @@ class CostSettings:
         The cost of transport, or the debiased divergence.
     n_jobs : int or None
         Number of threads.
-    title : str or None
-        Title of a progress bar, if any.
+    progress : callable
+        Makes a progress bar.
     """
 
     cost: CostFunction
     reg: float
     divergence: str
     n_jobs: int | None = None
-    title: str | None = None
+    progress: Callable[..., Any] = partial(make_bar, verbose=False)
 
     @property
     def cost_range(self) -> float:
@@ -136,8 +136,7 @@ class CostSettings:
         # Threads: kernels release the interpreter, and private samples need not be copied.
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         tasks = (delayed(function)(*arguments) for function, *arguments in calls)
-        bar = progress_bar(tasks, desc=self.title, total=len(calls), disable=self.title is None)
-        with one_blas_thread(), bar as watched:
+        with one_blas_thread(), self.progress(tasks, total=len(calls)) as watched:
             return parallel(watched)
 
     def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:

@@ -350,7 +350,7 @@ FAIR_CONSTRAINTS = {
     "ledger": "no_validation",
     "n_jobs": [Integral, None],
     "random_state": ["random_state"],
-    "verbose": ["verbose"],
+    "verbose": ["verbose", None],
 }
 
 

@@ -132,7 +132,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         ties="random",
         n_jobs=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.estimator = estimator
         self.sensitive_features = sensitive_features
@@ -500,8 +500,9 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
         Seed for the folds, and for the ranks of equal predictions. An integer gives the same
         predictions for the same X; None makes new draws in every call. With epsilon it also seeds
         the noise, and then nothing is private.
-    verbose : int, default=0
+    verbose : bool, default=None
         Whether to show a progress bar over the fits of the estimator: to all rows, and in folds.
+        None shows it on a terminal after three seconds.
 
     Attributes
     ----------
@@ -765,8 +766,9 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
         Seed for the folds, and for the ranks of equal probabilities. An integer gives the same
         predictions for the same X; None makes new draws in every call, also for `predict` after
         `predict_proba`. With epsilon it also seeds the noise, and then nothing is private.
-    verbose : int, default=0
+    verbose : bool, default=None
         Whether to show a progress bar over the fits of the estimator: to all rows, and in folds.
+        None shows it on a terminal after three seconds.
 
     Attributes
     ----------

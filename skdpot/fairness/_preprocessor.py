@@ -164,9 +164,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Seed for the draws of rows, starts and images. With an integer, a row has the same image in
         every table; if rows of a table are equal, the first one has this image. With epsilon it
         also seeds the noise, and then nothing is private.
-    verbose : int, default=0
+    verbose : bool, default=None
         Whether to show a progress bar, over the rounds of the search for a support, or over the
-        columns of a conditional repair.
+        columns of a conditional repair. None shows it on a terminal after three seconds.
 
     Attributes
     ----------
@@ -317,7 +317,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         ledger=None,
         n_jobs=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.sensitive_features = sensitive_features
         self.method = method

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
-from skdpot._base import progress_bar, refuse_bounds_in_other_order, warn_user
+from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import (
     MOST_ROWS,
@@ -413,8 +413,8 @@ def private_units(rows: RepairRows, schema: TableSchema) -> np.ndarray:
 
 
 def progress_of(fair: Any, **options: Any) -> Any:
-    """Return a progress bar of an estimator, which is shown if its `verbose` says so."""
-    return progress_bar(desc=type(fair).__name__, disable=not fair.verbose, **options)
+    """Return a progress bar of an estimator, which is shown as its `verbose` says."""
+    return make_bar(desc=type(fair).__name__, verbose=fair.verbose, **options)
 
 
 def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, progress_bar
+from skdpot._base import PrivateEstimator, make_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -261,8 +261,8 @@ class DPSinkhornGenerator(BaseGenerator):
         None uses the operating system's cryptographic source. With an integer, a fit can be
         reproduced and is *not private*. It also seeds :meth:`sample`: for a private fit with
         repeatable samples, set it after the fit.
-    verbose : int, default=0
-        Whether to show a progress bar.
+    verbose : bool, default=None
+        Whether to show a progress bar. None: on a terminal, after three seconds.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class DPSinkhornGenerator(BaseGenerator):
         "score_reg": [Interval(Real, 0, None, closed="neither")],
         "ledger": "no_validation",
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", None],
     }
     # With groups, people are protected, so meta-estimators must pass them on.
     __metadata_request__fit = {"groups": True}
@@ -371,7 +371,7 @@ class DPSinkhornGenerator(BaseGenerator):
         score_reg=0.05,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -512,7 +512,7 @@ class DPSinkhornGenerator(BaseGenerator):
     @property
     def _bar(self) -> Any:
         """Return a function that makes a progress bar."""
-        return partial(progress_bar, desc=type(self).__name__, disable=not self.verbose)
+        return partial(make_bar, desc=type(self).__name__, verbose=self.verbose)
 
     def _learn(self) -> None:
         """Have a network learn from the sketch, if there is to be one; that costs nothing.

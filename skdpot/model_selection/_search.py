@@ -30,7 +30,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator, is_library, make_trial, plain_bar, warn_user
+from skdpot._base import LOST_GROUPS, PrivateEstimator, is_library, make_bar, make_trial, warn_user
 from skdpot._sklearn_compat import (
     Interval,
     fit_context,
@@ -183,9 +183,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded searches can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
-    verbose : int, default=0
-        Whether to show a progress bar over blocks. It shows no times, because the running time
-        would reveal the number of candidates to those who read it later.
+    verbose : bool, default=None
+        Whether to show a progress bar over blocks. None shows it on a terminal. It shows no times,
+        because the running time would reveal the number of candidates to those who read it later.
 
     Attributes
     ----------
@@ -269,8 +269,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     _parameter_constraints: dict = {
         **{
             name: RandomizedSearchCV._parameter_constraints[name]
-            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs", "verbose")
+            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs")
         },
+        "verbose": ["verbose", None],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
         "score_range": ["array-like"],
@@ -295,7 +296,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ):
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -482,9 +483,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         judged = trials, search.scoring, search.cv, search.score_range
         # What is printed is a function of the number of blocks: one line for each, without times.
         counts: dict[str, Any] = {"bar_format": "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}"}
-        counts |= {"mininterval": 0, "miniters": 1, "disable": not self.verbose}
+        counts |= {"mininterval": 0, "miniters": 1, "delay": 0, "verbose": self.verbose}
         title = type(self).__name__
-        watched = plain_bar(blocks, title, len(blocks), unit=" blocks", **counts)
+        watched = make_bar(blocks, title, len(blocks), unit=" blocks", **counts)
         with watched, silence():
             # Threads share numpy's global random numbers, so those of a block would depend on the
             # concurrent work on other blocks, which have other records.

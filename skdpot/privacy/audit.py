@@ -234,7 +234,7 @@ def collect(
     vectorized: bool,
     n_jobs: int | None,
     random_state: Any,
-    verbose: int,
+    verbose: bool | None,
 ) -> tuple[Outcomes, Outcomes]:
     """Release `n_trials` times from each of two data sets, with the parameters of `audit`.
 
@@ -252,7 +252,9 @@ def collect(
             # Drawn here and not by workers, so that the division of work does not matter.
             seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
             tasks.append(delayed(run)(release, data, size, seeds))
-    with tqdm(tasks, desc="releases", disable=not verbose) as watched:
+    # As the progress bars of estimators, which this room does not import.
+    shown = {"disable": None, "delay": 3.0} if verbose is None else {"disable": not verbose}
+    with tqdm(tasks, desc="releases", **shown) as watched:
         chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
     halves = chunks[: len(sizes)], chunks[len(sizes) :]
     if vectorized:
@@ -555,7 +557,7 @@ def audit(
     vectorized: bool = False,
     n_jobs: int | None = None,
     random_state: Any = None,
-    verbose: int = 0,
+    verbose: bool | None = None,
 ) -> AuditResult:
     """Attack a mechanism: prove a lower bound of its epsilon from its outputs.
 
@@ -596,8 +598,8 @@ def audit(
     random_state : None, int or numpy.random.RandomState, default=None
         If given, releases are called with a keyword ``random_state``, a new integer for every
         call, and the attack is reproducible for any `n_jobs`. None adds no keyword.
-    verbose : int, default=0
-        Whether to show a progress bar.
+    verbose : bool, default=None
+        Whether to show a progress bar. None shows it on a terminal after three seconds.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
 from skdpot import generative
-from skdpot._base import plain_bar, warn_user
+from skdpot._base import make_bar, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import epsilon_of
@@ -357,8 +357,9 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
     random_state : int, RandomState or None, default=None
         None uses the operating system's cryptographic source. With an integer, for tests and
         teaching, a fit is *not private*. It also seeds :meth:`sample`.
-    verbose : int, default=0
-        Whether to show a progress bar of steps, with the released losses and their epsilon.
+    verbose : bool, default=None
+        Whether to show a progress bar of steps, with the released losses and their epsilon. None
+        shows it on a terminal after three seconds.
 
     Attributes
     ----------
@@ -432,7 +433,7 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         "score_reg": [Interval(Real, 0, None, closed="neither")],
         "ledger": "no_validation",
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", None],
     }
     _in_files = (
         "epsilon", "delta", "gradient", "accounting", "noise_multiplier", "clip_norm",
@@ -457,7 +458,7 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         score_reg=0.05,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -515,7 +516,7 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         held = trainer.hold(records[:], records.labels)
         # A step on other records: what would fail in the first step is refused before the charge.
         trainer.dry_run()
-        bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
+        bar = partial(make_bar, desc=type(self).__name__, unit=" steps", verbose=self.verbose)
         return replace(steps, trainer=trainer, progress=bar), held, source
 
     def _declared(self, n_records: int, columns: Any) -> tuple[GradientSteps, Any, NoiseSource]:

@@ -209,8 +209,8 @@ class PrivateMessageADMM(allocation.AllocationEstimator):
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded releases can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
-    verbose : int, default=0
-        Whether to show a progress bar over rounds.
+    verbose : bool, default=None
+        Whether to show a progress bar over rounds. None shows it on a terminal after three seconds.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class PrivateMessageADMM(allocation.AllocationEstimator):
         averaging=True,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -658,7 +658,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns, plain_bar
+from skdpot._base import PrivateEstimator, count_columns, make_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import check_count
@@ -89,8 +89,9 @@ class BaseLocalSampler(
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded samples can be reproduced, so
         they are *not private*: use seeds for tests and teaching only.
-    verbose : int, default=0
-        Whether to show a progress bar over chunks of users.
+    verbose : bool, default=None
+        Whether to show a progress bar over chunks of users. None shows it on a terminal after three
+        seconds.
 
     Attributes
     ----------
@@ -108,7 +109,7 @@ class BaseLocalSampler(
         "n_jobs": [Integral, None],
         "ledger": "no_validation",
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", None],
     }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -298,6 +299,6 @@ class BaseLocalSampler(
         # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", max_nbytes=None)
         tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
-        bar = {"desc": type(self).__name__, "total": len(chunks), "disable": not self.verbose}
-        with one_blas_thread(), plain_bar(tasks, **bar) as watched:
+        bar = {"desc": type(self).__name__, "total": len(chunks), "verbose": self.verbose}
+        with one_blas_thread(), make_bar(tasks, **bar) as watched:
             return np.concatenate(parallel(watched))

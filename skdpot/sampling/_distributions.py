@@ -84,7 +84,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         self.epsilon = epsilon
         self.input_points = input_points
@@ -458,7 +458,7 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         super().__init__(
             epsilon, input_points=input_points, output_points=output_points, metric=metric,
@@ -583,7 +583,7 @@ class KLProjectionSampler(BaseDistributionSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
+        verbose=None,
     ) -> None:
         super().__init__(
             epsilon, input_points=input_points, output_points=output_points, metric=metric,

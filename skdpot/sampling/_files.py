@@ -23,7 +23,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot import __version__
-from skdpot._base import plain_bar, warn_user
+from skdpot._base import make_bar, warn_user
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.checks import check_count
@@ -68,7 +68,7 @@ def release_files(
     n_samples=1,
     partition="files",
     read=None,
-    verbose=0,
+    verbose=None,
 ) -> list[ReleasedFile]:
     """Release private samples of all users in many files, each file exactly once.
 
@@ -112,8 +112,9 @@ def release_files(
     read : callable, default=None
         ``read(path)`` returns one row per user, as ``pandas.read_parquet`` does. None reads ".npy"
         (arrays) and ".npz" (sparse matrices of SciPy).
-    verbose : int, default=0
+    verbose : bool, default=None
         Whether to show progress bars over files, one as they are checked and one as they are drawn.
+        None shows them on a terminal after three seconds.
 
     Returns
     -------
@@ -184,7 +185,7 @@ def release_files(
         "n_samples": int(n_samples),
         "prefix": f".unfinished-{name}-",
     }
-    run = partial(_results, client, n_jobs, not verbose)
+    run = partial(_results, client, n_jobs, verbose)
     with _held_key(ledger.path, partition) as keys:
         is_new = not keys.claim
         if is_new:
@@ -297,16 +298,16 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Any) -> No
 
 
 def _results(
-    client: Any, n_jobs: Any, is_hidden: bool, work: Any, tasks: list["FileTask"], title: str
+    client: Any, n_jobs: Any, verbose: bool | None, work: Any, tasks: list["FileTask"], title: str
 ) -> Iterator[Any]:
-    """Return the results of all tasks, in any order, and show a progress bar unless hidden."""
+    """Return the results of all tasks, in any order, and show a progress bar as `verbose` says."""
     if client is None:
         found = Parallel(n_jobs, return_as="generator")(delayed(work)(task) for task in tasks)
     else:
         # Functions of scripts and notebooks reach other processes, too.
         found = client(wrap_non_picklable_objects(work, keep_wrapper=False), tasks)
     came = set()
-    for number, result in plain_bar(found, title, len(tasks), unit=" files", disable=is_hidden):
+    for number, result in make_bar(found, title, len(tasks), unit=" files", verbose=verbose):
         came.add(number)
         yield number, result
     if len(came) < len(tasks):

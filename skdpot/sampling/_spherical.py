@@ -96,7 +96,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
 
     def __init__(
         self, epsilon=1.0, *, order=1, method="auto", n_jobs=None, ledger=None,
-        random_state=None, verbose=0,
+        random_state=None, verbose=None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.order = order

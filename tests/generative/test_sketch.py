@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+from itertools import chain, repeat
 
 import numpy as np
 import pandas as pd
@@ -267,12 +268,19 @@ def test_the_front_door_is_read_in_a_few_minutes():
     assert len(DPSinkhornGenerator().get_params(deep=False)) <= 20
 
 
-def test_progress(capsys):
-    make(verbose=1).fit(make_records())
+@pytest.mark.parametrize("verbose, is_terminal, seconds, is_shown", [
+    (None, True, 3.1, True), (None, True, 0.5, False), (None, False, 3.1, False),
+    (1, False, 0.5, True), (0, True, 3.1, False),
+])  # fmt: skip
+def test_long_fits_show_progress_on_a_terminal(
+    verbose, is_terminal, seconds, is_shown, capsys, monkeypatch
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    # The clock of bars is late by so much after the first look.
+    monkeypatch.setattr("tqdm.std.time", chain([0.0], repeat(seconds)).__next__)
+    make(verbose=verbose).fit(make_records())
     shown = capsys.readouterr().err
-    assert "DPSinkhornGenerator" in shown and "releases" in shown
-    make().fit(make_records())
-    assert not capsys.readouterr().err
+    assert ("DPSinkhornGenerator" in shown and "releases" in shown) == is_shown
 
 
 # What is refused
@@ -531,6 +539,7 @@ def test_nothing_of_the_records_is_kept(tmp_path):
 def test_files_need_no_pytorch(labelled, tmp_path):
     code = """
 import sys
+from itertools import chain, repeat
 from skdpot import DPSinkhornGenerator
 X, y = DPSinkhornGenerator.load(sys.argv[1]).sample(7)
 fitted = DPSinkhornGenerator(bounds=(0, 1)).fit(X)
