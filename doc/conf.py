@@ -1,6 +1,8 @@
 """How Sphinx builds the documentation."""
 
+import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -105,6 +107,7 @@ sphinx_gallery_conf = {
             "privacy",
         )
     ],
+    "thumbnail_size": (480, 336),
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "api/examples",
     "doc_module": ("skdpot",),
@@ -112,12 +115,15 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,
+    "reset_modules": ("matplotlib", "gallery_results.set_style"),
     "show_signature": False,
     "write_computation_times": False,
 }  # fmt: skip
 
-# Where the pages that sphinx-gallery writes go from the story to code, and from code to the end.
-CODE, DOWNLOAD = ".. GENERATED FROM PYTHON SOURCE LINES", ".. _sphx_glr_download_"
+# Where the pages that sphinx-gallery writes have a title, a picture, and their end.
+TITLE = re.compile(r"^(?:=+\n)?\S.*\n=+\n", re.MULTILINE)
+PICTURE = re.compile(r"^ *\.\. image-sg:: (\S+)\n(?: +:.*\n)*", re.MULTILINE)
+DOWNLOAD = ".. _sphx_glr_download_"
 NOT_RUN = """
 .. note::
 
@@ -125,28 +131,32 @@ NOT_RUN = """
    this page was built. What it draws and prints is kept from an earlier run.
 
 """
+# What each picture shows, for those who do not see it.
+SHOWN = json.loads((DOC / "images" / "gallery" / "shown.json").read_text())
 
 
-def show_kept_results(app, docname, source):
-    """Put kept pictures after the story of an example that was not run, its output at the end."""
-    name = docname.rpartition("/")[2]
-    if not docname.startswith("auto_examples/") or name in RUN:
+def show_results(app, docname, source):
+    """Put the pictures of an example under its title, and kept output at its end."""
+    name, text = docname.rpartition("/")[2], source[0]
+    if name not in EVERY:
         return
-    kept = [f"/{path.relative_to(DOC).as_posix()}" for path in results_of(name)]
-    if not kept:
-        return
+    kept = [] if name in RUN else [f"/{path.relative_to(DOC)}" for path in results_of(name)]
+    pictures = PICTURE.findall(text) or [file for file in kept if file.endswith(".png")]
     shown = [
-        f".. image:: {file}\n   :alt: Figure {number}\n   :class: sphx-glr-single-img\n\n"
-        for number, file in enumerate((file for file in kept if file.endswith(".png")), start=1)
+        f".. image:: {file}\n   :alt: {SHOWN[name][k]}\n   :class: sphx-glr-single-img\n\n"
+        for k, file in enumerate(pictures)
     ]
     printed = [
         f".. rst-class:: sphx-glr-script-out\n\n.. literalinclude:: {file}\n   :language: none\n\n"
         for file in kept
         if file.endswith(".txt")
     ]
-    story, code = source[0].split(CODE, 1)
-    code, download = code.split(DOWNLOAD, 1)
-    source[0] = "".join((story, NOT_RUN, *shown, CODE, code, *printed, DOWNLOAD, download))
+    body, download = PICTURE.sub("", text).split(DOWNLOAD, 1)
+    start = TITLE.search(body).end()
+    note = [] if name in RUN else [NOT_RUN]
+    source[0] = "".join(
+        (body[:start], "\n", *shown, body[start:], *note, *printed, DOWNLOAD, download)
+    )
 
 
 def show_kept_thumbnails(app):
@@ -160,6 +170,6 @@ def show_kept_thumbnails(app):
 
 
 def setup(app):
-    """Have the kept results shown once the pages of the gallery are made."""
+    """Have the results shown once the pages of the gallery are made."""
     app.connect("builder-inited", show_kept_thumbnails, priority=900)
-    app.connect("source-read", show_kept_results)
+    app.connect("source-read", show_results)

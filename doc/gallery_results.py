@@ -29,6 +29,7 @@ def keep_results(name):
     from matplotlib import pyplot as plt
 
     plt.close("all")
+    set_style()
     plt.show = lambda *args, **kwargs: None  # figures stay open until they are kept
     (script,) = EXAMPLES.glob(f"*/{name}.py")
     printed, before = io.StringIO(), _cpu_seconds()
@@ -42,6 +43,16 @@ def keep_results(name):
     if printed.getvalue().strip():
         (RESULTS / f"{name}.txt").write_text(printed.getvalue().strip("\n") + "\n")
     return _cpu_seconds() - before
+
+
+def set_style(*_):
+    """Draw with the colours and lines of the package, and letters that are read on a page."""
+    from matplotlib import pyplot as plt
+
+    from skdpot.display import COLOURS, DASHES
+
+    cycle = plt.cycler(color=COLOURS, linestyle=DASHES)
+    plt.rcParams.update({"axes.prop_cycle": cycle, "font.size": 13, "legend.fontsize": "small"})
 
 
 def pictures_of(name):

@@ -226,6 +226,9 @@ def print_way(outcomes, levels=LEVELS):
         )
 
 
+LINES = ("-", "--", ":")
+
+
 def draw(outcomes):
     """Draw the distributions of predictions in the groups, before and after."""
     figure, panels = plt.subplots(
@@ -235,10 +238,10 @@ def draw(outcomes):
     for column, one in zip(panels.T, outcomes, strict=True):
         edges = np.linspace(*np.quantile(one.before, [0.005, 0.995]), 40)
         for axes, scores in zip(column, (one.before, one.after), strict=True):
-            for group in np.unique(one.groups):
+            for group, line in zip(np.unique(one.groups), LINES, strict=False):
                 axes.hist(
                     scores[one.groups == group], edges, density=True, histtype="step",
-                    linewidth=1.5, label=f"{one.task.attribute} {group}",
+                    linestyle=line, linewidth=1.5, label=f"{one.task.attribute} {group}",
                 )  # fmt: skip
         column[0].set(title=one.task.title)
         column[0].legend()

@@ -188,9 +188,9 @@ def draw_tables(company, tables):
         axes, {"age": np.arange(18, 70, 3), "bonus": np.arange(1, 12_000, 500)}.items(), strict=True
     ):
         axis.hist(company[name], edges, density=True, color="0.85", label="private")
-        for epsilon, made in tables.items():
-            label = rf"$\varepsilon$ = {epsilon:g}"
-            axis.hist(made[name], edges, density=True, histtype="step", label=label)
+        for (epsilon, made), line in zip(tables.items(), ("-", "--", ":"), strict=False):
+            style = {"histtype": "step", "linestyle": line, "label": rf"$\varepsilon$ = {epsilon:g}"}
+            axis.hist(made[name], edges, density=True, **style)
         axis.set_xlabel(name)
     axes[0].set_ylabel("density")
     axes[1].set_title("those who have any bonus", fontsize="medium")
