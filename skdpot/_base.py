@@ -80,10 +80,9 @@ def make_bar(*iterable: Any, verbose: bool | None, **options: Any) -> Any:
     >>> list(make_bar([1, 2], verbose=None))
     [1, 2]
     """
-    shown: dict[str, Any] = {"file": _ErrorStream(), "disable": not verbose}
-    if verbose is None:
-        # For tqdm, None is what is no terminal.
-        shown |= {"disable": True if parent_process() else None, "delay": 3.0}
+    # For tqdm, None hides a bar on what is no terminal.
+    hidden = (True if parent_process() else None) if verbose is None else not verbose
+    shown = {"file": _ErrorStream(), "disable": hidden, "delay": 3.0 if verbose is None else 0.0}
     return tqdm(*iterable, **(shown | options))
 
 
@@ -167,8 +166,7 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
 
 def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
-    room = frame.f_globals.get("__name__", "").partition(".")[0]
-    return room in _LIBRARIES
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
 
 
 LOST_GROUPS = (

@@ -73,7 +73,8 @@ def _demo(options: argparse.Namespace) -> None:
 
 def _show_ledger(options: argparse.Namespace) -> None:
     told: Any
-    ledger = PrivacyLedger.open(options.ledger, after=options.after)
+    key = options.key and options.key.read_bytes()
+    ledger = PrivacyLedger.open(options.ledger, after=options.after, key=key)
     if options.what == "backup":
         copy = options.out or options.ledger.with_name(f"{options.ledger.name}.backup")
         _check_new(copy)
@@ -302,7 +303,7 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
 
 def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
     """Return the ledger of a command line, created if a budget is given; or raise."""
-    path = options.ledger
+    path, key = options.ledger, options.key and options.key.read_bytes()
     if path is None:
         if options.budget is not None:
             raise ValueError("--budget is that of a ledger: name its file with --ledger.")
@@ -310,7 +311,7 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
     if path.exists():
         if options.budget is not None:
             raise ValueError(f"{path} exists and has a budget: leave out --budget.")
-        return PrivacyLedger.open(path)
+        return PrivacyLedger.open(path, key=key)
     if options.budget is None:
         raise ValueError(
             f"there is no ledger {str(path)!r}. To create it, say what may be spent in all: "
@@ -318,7 +319,7 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
         )
     # A preview writes nothing: its ledger is in a temporary file.
     place = None if options.preview else path
-    return PrivacyLedger(*options.budget, path=place, neighbouring=options.neighbouring)
+    return PrivacyLedger(*options.budget, path=place, key=key, neighbouring=options.neighbouring)
 
 
 def _check_new(*paths: Path | None, beside: Path | None = None) -> None:
@@ -373,6 +374,7 @@ def _parser() -> argparse.ArgumentParser:
         "type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
         "help": "create the ledger, with this budget",
     }  # fmt: skip
+    key: dict[str, Any] = {**file, "help": "file with the key of the ledger, if it has one"}
     command(_demo, "demo", "release a number and rows of simulated data, in seconds")
     command(_warm, "warm", "compile and cache all kernels, so that first calls need not wait")
 
@@ -388,6 +390,7 @@ def _parser() -> argparse.ArgumentParser:
     add("what", choices=("report", "charges", "receipt", "backup"), nargs="?", default="report",
         help="the report, the charges, the receipt of the last one, or a copy")  # fmt: skip
     add("ledger", **file)
+    add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
     add("--after", type=_receipt, metavar="RECEIPT",
@@ -411,6 +414,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--labels", metavar="COLUMN",
         help="column with the group of each row, if it is no column of the agreement")  # fmt: skip
     add("--ledger", **file, required=True, help="her own ledger")
+    add("--key", **key)
     add("--budget", **budget)
     add("--again", action="store_true", help="release another part after one: charged")
     add("--out", **file, required=True, help="the part")
@@ -438,6 +442,7 @@ def _parser() -> argparse.ArgumentParser:
         help="column with the person of each row; then people are protected")  # fmt: skip
     add("--target", metavar="COLUMN", help="column that models will predict")
     add("--ledger", **file, help="ledger to charge")
+    add("--key", **key)
     add("--budget", **budget)
     add("--neighbouring", choices=("add_remove", "replace_one"), default="add_remove",
         help="relation of a new ledger; samplers and distances need replace_one, which may double "

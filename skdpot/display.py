@@ -382,10 +382,9 @@ class GroupDistributionDisplay:
         # Each with its own type: numbers of a frame beside words must not become text.
         columns = _columns_of(before)
         if feature_names is None:
-            feature_names = getattr(before, "columns", None)
-        if feature_names is None:
             numbered = [f"x{k}" for k in range(len(columns))]
-            feature_names = ["prediction"] if len(columns) == 1 else numbered
+            unnamed = ["prediction"] if len(columns) == 1 else numbered
+            feature_names = getattr(before, "columns", unnamed)
         return cls(
             columns,
             _columns_of(after),
@@ -499,9 +498,7 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
 
 def _category_text(category: Any) -> str:
     """Return a category as text; all kinds of missing values are one category."""
-    text = str(category)
-    missing = not isinstance(category, str) and text in ("None", "nan", "NaT", "<NA>")
-    return "missing" if missing else text
+    return "missing" if is_missing(category) else str(category)
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:

@@ -30,8 +30,9 @@ def test_the_demo_shows_a_released_number_and_rows(capsys, monkeypatch):
 
 @pytest.fixture
 def ledger(tmp_path):
-    """Return a ledger whose second release was interrupted."""
-    ledger = PrivacyLedger(3.0, path=tmp_path / "budget.sqlite")
+    """Return a ledger with a key, whose second release was interrupted."""
+    (tmp_path / "secret").write_bytes(b"key")
+    ledger = PrivacyLedger(3.0, path=tmp_path / "budget.sqlite", key=b"key")
     ledger.finish(ledger.charge(PureDpEvent(1.0), unit="record", label="salaries", pending=True))
     ledger.charge(PureDpEvent(0.5), unit="record", label="ages", pending=True)
     return ledger
@@ -39,7 +40,8 @@ def ledger(tmp_path):
 
 def test_a_ledger_is_shown_copied_and_restored(ledger, tmp_path, capsys):
     def told(what, *options, status=0, of=ledger.path):
-        assert main(["ledger", what, str(of), *options]) == status
+        command = ["ledger", what, str(of), "--key", str(tmp_path / "secret"), *options]
+        assert main(command) == status
         said = capsys.readouterr()
         return said.err if status else json.loads(said.out) if "--json" in options else said.out
 
@@ -57,7 +59,9 @@ def test_a_ledger_is_shown_copied_and_restored(ledger, tmp_path, capsys):
     # The copy is an old ledger, as the receipt tells.
     copy = ledger.path.with_name("budget.sqlite.backup")
     assert "is missing" in told("report", "--after", receipt, of=copy, status=1)
-    assert PrivacyLedger.open(copy).remaining() == (1.5, 0.0)
+    assert PrivacyLedger.open(copy, key=b"key").remaining() == (1.5, 0.0)
+    assert main(["ledger", "report", str(ledger.path)]) == 1
+    assert "Open it with the key" in capsys.readouterr().err
     assert "none.sqlite" in told("report", of=tmp_path / "none.sqlite", status=1)
 
 

@@ -135,7 +135,7 @@ def test_a_template_has_the_columns_and_no_value_and_has_to_be_filled_in(suffix,
     assert main(["template", str(data), "--out", str(schema)]) == 0
     written = schema.read_text()
     assert "s3cret" not in written and "7777" not in written
-    assert list(json.loads(written)) == ["age", "job"]
+    assert list(json.loads(written)) == ["format", "age", "job"]
     assert ("bounds" in written) == (suffix == "parquet")
     told = capsys.readouterr().out
     assert 'have "levels"' in told and ('"2024-12-31"]} for dates' in told) == (suffix == "csv")
@@ -219,7 +219,7 @@ def test_files_of_other_programs_are_read_and_compressed_ones_written(folder, ca
     template = ["template", str(data), "--out", str(folder / "template.json")]
     assert main(template) == 1 and "no text in UTF-8" in capsys.readouterr().err
     assert main([*template, *options]) == 0
-    assert list(json.loads((folder / "template.json").read_text())) == list(declared)
+    assert list(json.loads((folder / "template.json").read_text())) == ["format", *declared]
     reading = {"sep": "\t", "encoding": "latin-1", "decimal": ",", "na": ["-9"]}
     read = read_table_file(data, read_schema(declared).columns, **reading)
     # The point separates thousands there: it is no number, and not 1.

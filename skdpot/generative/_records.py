@@ -1010,7 +1010,7 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     if path is not None:
         # Never over a schema that somebody has filled in.
         with Path(path).open("x", encoding="utf-8") as file:
-            json.dump(schema, file, indent=2)
+            json.dump({"format": 1, **schema}, file, indent=2)
     return schema
 
 

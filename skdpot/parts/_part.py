@@ -21,6 +21,8 @@ from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, keyed_source
 
 _FORMAT = "skdpot part 1"
+# Begins a file with a key.
+_KEY = b"skdpot key 1\n"
 
 
 def make_part(
@@ -256,7 +258,7 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
+                file.write(_KEY + secrets.token_bytes(32))
                 file.flush()
                 os.fsync(file.fileno())
             # A key that was made meanwhile stays.
@@ -268,11 +270,11 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
     with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
         # A copy from a backup may have lost its mode. That of another account keeps its own.
         os.fchmod(found.fileno(), 0o600)
-        key = found.read()
+        key = found.read().removeprefix(_KEY)
     if len(key) != 32 or len(set(key)) == 1:
         raise ValueError(
-            f"{path} is no key of a ledger: it must be a file of 32 bytes, not all equal, of this "
-            "account, and no link. Restore it from a backup."
+            f"{path} is no key that this version of skdpot reads: it must be a file of this "
+            "account with 32 bytes, not all equal, and no link. Restore it from a backup."
         )
     return key
 

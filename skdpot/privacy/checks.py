@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from datetime import time
 from numbers import Integral, Number, Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -228,6 +229,10 @@ def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
     [1, -1, -1]
     """
     try:
+        if isinstance(label, time):
+            # Schemas, which are JSON, have times of day as text: 09:30:00, or 09:30.
+            text = str(label)
+            return number.get(text, number.get(text.removesuffix(":00"), -1))
         return number.get(label, -1)
     except KeyboardInterrupt:
         raise

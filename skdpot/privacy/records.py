@@ -277,7 +277,7 @@ class Chain:
                 raise LedgerTamperedError(
                     f"record {right.number} of the ledger at {self.path} does not follow from "
                     "those before it: the file was tampered with, or written with another key. "
-                    "Open it with the key= that it was created with, if any."
+                    "Open it with the key that it was created with, if any."
                 )
         return records
 

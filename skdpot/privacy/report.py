@@ -80,16 +80,15 @@ class Report(ABC):
             If the path has another ending.
         """
         path = Path(path)
-        if path.suffix == ".txt":
-            text = f"{self}\n"
-        elif path.suffix == ".html":
-            text = self.to_html()
-        elif path.suffix == ".json":
+        forms: dict[str, Callable[[], str]] = {
+            ".txt": lambda: f"{self}\n",
+            ".html": self.to_html,
             # NaN and infinity are no JSON.
-            text = json.dumps(self._for_json(), indent=1, allow_nan=False)
-        else:
+            ".json": lambda: json.dumps(self._for_json(), indent=1, allow_nan=False),
+        }
+        if path.suffix not in forms:
             raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
-        path.write_text(text, encoding="utf-8")
+        path.write_text(forms[path.suffix](), encoding="utf-8")
 
 
 def _as_html(title: str, paragraphs: Sequence[str], table: Sequence[Sequence[str]]) -> str:

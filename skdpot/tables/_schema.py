@@ -7,9 +7,10 @@ import json
 import math
 import os
 import re
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +371,11 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
             raise ValueError(f"schema must be JSON, but {source} is not: {error}.") from None
     if not isinstance(schema, Mapping):
         return {}, None
+    # A number declares no column, so that one may have this name, too.
+    if isinstance(form := schema.get("format"), int):
+        if form != 1:
+            raise ValueError(f"the schema is of format {form}; this version of skdpot reads 1.")
+        schema = {name: declared for name, declared in schema.items() if name != "format"}
     listed: Any = schema.get("columns")
     # A list of columns is the plain form of a schema, and not the declaration of a column.
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
@@ -468,13 +474,14 @@ def _numeric(
     name: Any, bounds: Any, integer: bool, missing: bool, scale: str, declared: Any = None
 ) -> _column.Column:
     # Integers up to this magnitude, and differences of two of them, are doubles.
-    kind, largest = (Integral, 2**51) if integer else (Real, _column.LARGEST_BOUND)
+    largest = 2**51 if integer else _column.LARGEST_BOUND
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
-    numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
-    if not numbers or not -largest <= ends[0] < ends[1] <= largest:
-        reversed_ = numbers and not ends[0] < ends[1]
-        given = bounds if declared is None else declared
-        raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
+    numbers = len(ends) == 2 and all(isinstance(end, Real) for end in ends)
+    whole = not integer or (numbers and all(end % 1 == 0 for end in ends))
+    if not (numbers and whole and -largest <= ends[0] < ends[1] <= largest):
+        why = "bounds of integers are whole numbers" if numbers and not whole else ""
+        why = "low must be below high" if numbers and not ends[0] < ends[1] else why
+        raise ValueError(_wrong(name, bounds if declared is None else declared, why))
     low, high = (int(end) if integer else float(end) for end in ends)
     facts: Any = {"low": low, "high": high, "integer": integer, "scale": scale}
     return _column.Column(name, _column.NUMERIC, missing, **facts)
@@ -487,7 +494,8 @@ def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> _
         raise ValueError(_wrong(name, values, why))
     labels = _column.declared_labels(values, what)[0].tolist()
     if not labels or not all(map(_is_label, labels)):
-        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
+        why = f"{what} must be a list of words or numbers (a time of day is text, as '09:30:00')"
+        raise ValueError(f"{why}, got {_declared(values)}.")
     return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype)
 
 
@@ -505,4 +513,4 @@ def _wrong(name: Any, declared: Any, why: str = "") -> str:
 def _declared(declared: Any) -> str:
     """Return a declaration as text; for a frame's column, which is private, only its type."""
     is_one = isinstance(declared, list | tuple | dict | range)
-    return repr(declared) if is_one else to_display(declared)
+    return reprlib.repr(declared) if is_one else to_display(declared)

@@ -62,7 +62,7 @@ def test_a_template_is_written_once_filled_in_and_read(tmp_path):
     path = tmp_path / "schema.json"
     frame = FRAME[["age", "town"]]
     written = schema_template(frame, path)
-    assert json.loads(path.read_text()) == written
+    assert json.loads(path.read_text()) == {"format": 1, **written}
     with pytest.raises(FileExistsError):
         schema_template(frame, path)
     ledger = PrivacyLedger(100.0, 0.5, neighbouring="add_remove")
@@ -70,7 +70,7 @@ def test_a_template_is_written_once_filled_in_and_read(tmp_path):
     with pytest.raises(ValueError, match=r"'FILL IN' for the columns \['age', 'town'\]"):
         generator.fit(frame)
     assert not ledger.entries()
-    written["age"]["bounds"], written["town"]["categories"] = [0, 99], ["here", "there"]
+    written |= {"age": {"bounds": [0, 99]}, "town": ["here", "there"], "format": 1}
     path.write_text(json.dumps(written))
     for schema in (path, str(path), json.dumps(written)):
         generator.set_params(schema=schema).fit(frame)
@@ -96,6 +96,7 @@ def test_names_that_may_be_values_are_refused():
         ('{"age": ', "schema must be JSON, but the text is not"),
         ('{"columns": [{"name": "a"}, {"name": "a"}]}', "declares a column twice"),
         ("{}", "schema must be a dict"),
+        ('{"format": 2, "age": [0]}', "format 2; this version of skdpot reads 1"),
     ],
 )
 def test_json_that_is_no_schema_is_refused(schema, message):

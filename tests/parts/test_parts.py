@@ -160,9 +160,10 @@ def test_without_its_key_no_part_is_made_again(make):
     key.unlink()
     with pytest.raises(ValueError, match="another key"):
         make(agreement)
-    key.write_bytes(kept[:-1])
-    with pytest.raises(ValueError, match="no key"):
-        make(agreement)
+    for other in (kept[:-1], kept.replace(b"key 1", b"key 2")):
+        key.write_bytes(other)
+        with pytest.raises(ValueError, match="no key that this version"):
+            make(agreement)
     key.rename(key.with_name("moved"))
     key.with_name("moved").write_bytes(kept)
     key.symlink_to(key.with_name("moved"))
@@ -198,7 +199,7 @@ def test_a_key_has_its_name_when_it_is_on_the_disk(make, monkeypatch):
         make(agreed(), ledger=ledger)
     assert written and not list(ledger.path.parent.glob(f"*{ledger.path.name}.key*"))
     make(agreed(), ledger=ledger)
-    assert len(ledger.path.with_name(ledger.path.name + ".key").read_bytes()) == 32
+    assert len(ledger.path.with_name(ledger.path.name + ".key").read_bytes()) > 32
 
 
 @pytest.mark.parametrize("end", ["", "-wal", ".key"])

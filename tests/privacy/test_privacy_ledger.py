@@ -524,7 +524,9 @@ class TestVerification:
             ledger.charge(PureDpEvent(0.25), **RECORD)
             forge(path)
             if recognised:
-                with pytest.raises(LedgerTamperedError, match="another key. Open it with the key="):
+                with pytest.raises(
+                    LedgerTamperedError, match="another key. Open it with the key that"
+                ):
                     PrivacyLedger.open(path, key=key)
             else:
                 assert PrivacyLedger.open(path).spent() == (0.05, 0.0)
