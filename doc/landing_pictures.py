@@ -1,14 +1,33 @@
-"""Draw the three pictures of the landing page, from the settings of the code beside them.
+"""Draw the pictures of the landing page, from the settings of the code beside them.
 
 python doc/landing_pictures.py
 """
 
-import runpy
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+from skdpot.display import COLOURS
+
 IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREY = "#4c72b0", "#dd8452", "#999999"
+(BLUE, ORANGE, *_), GREY = COLOURS, "#999999"
+
+
+def draw_synthetic(axes):
+    """Draw the ages of private records, and of synthetic ones."""
+    import numpy as np
+    import pandas as pd
+
+    from skdpot import DPSinkhornGenerator
+
+    age = np.random.default_rng(0).gamma(4, 6, 5000).clip(0, 72).round() + 18
+    people = pd.DataFrame({"age": age, "retired": np.where(age > 65, "yes", "no")})
+    schema = {"age": range(18, 91), "retired": ["no", "yes"]}
+    made = DPSinkhornGenerator(epsilon=1.0, schema=schema, random_state=0).fit(people).sample(5000)
+    edges = np.arange(17.5, 91, 2)
+    axes.hist(people["age"], edges, color="0.8", label="private")
+    style = {"histtype": "step", "color": BLUE, "linewidth": 1.5, "label": "synthetic, epsilon = 1"}
+    axes.hist(made["age"], edges, **style)
+    axes.legend(frameon=False)
+    axes.set(xlabel="age", ylabel="records", title="Can they be told apart?")
 
 
 def draw_repair(axes):
@@ -30,24 +49,6 @@ def draw_repair(axes):
     axes.bar_label(bars, fmt="%.2f")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     axes.set(ylim=(0.4, 0.9), ylabel="AUC, 0.5 is a coin", title="Can a model tell the sex?")
-
-
-def draw_search(axes):
-    """Draw how good the parameters are that searches choose, as in the example of searches."""
-    import numpy as np
-
-    example = runpy.run_path(str(EXAMPLES / "model_selection" / "plot_private_search.py"))
-    train, test = example["make_records"]()
-    truth = example["true_accuracies"](train, test)
-    found = example["compare"](train, truth, epsilons=(1.0,))
-    levels = {
-        "at random": np.mean(list(truth.values())),
-        "privately,\nepsilon = 1": found[1.0].mean(),
-        "without\nprivacy": found[None].mean(),
-    }
-    bars = axes.bar(list(levels), list(levels.values()), color=[GREY, BLUE, ORANGE], width=0.6)
-    axes.bar_label(bars, fmt="%.2f")
-    axes.set(ylim=(0.5, 1.05), ylabel="accuracy", title="How good are the parameters chosen?")
 
 
 def draw_sample(axes):
@@ -75,13 +76,14 @@ def draw_sample(axes):
 
 
 def main():
-    """Draw and save all three."""
+    """Draw and save all."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    for name, draw in (("fair", draw_repair), ("search", draw_search), ("sampler", draw_sample)):
+    pictures = {"synthetic": draw_synthetic, "fair": draw_repair, "sampler": draw_sample}
+    for name, draw in pictures.items():
         figure, axes = plt.subplots(figsize=(4.4, 2.6), layout="constrained")
         draw(axes)
         axes.spines[["top", "right"]].set_visible(False)

@@ -189,7 +189,11 @@ def draw_tables(company, tables):
     ):
         axis.hist(company[name], edges, density=True, color="0.85", label="private")
         for (epsilon, made), line in zip(tables.items(), ("-", "--", ":"), strict=False):
-            style = {"histtype": "step", "linestyle": line, "label": rf"$\varepsilon$ = {epsilon:g}"}
+            style = {
+                "histtype": "step",
+                "linestyle": line,
+                "label": rf"$\varepsilon$ = {epsilon:g}",
+            }
             axis.hist(made[name], edges, density=True, **style)
         axis.set_xlabel(name)
     axes[0].set_ylabel("density")
