@@ -119,7 +119,8 @@ def test_it_runs_as_a_module_and_imports_no_more_than_it_needs():
         "import runpy, sys; sys.argv = ['skdpot', '--version']\n"
         "try: runpy.run_module('skdpot', run_name='__main__')\n"
         "except SystemExit: pass\n"
-        "assert not {'torch', 'pandas', 'skdpot.fairness'} & set(sys.modules)"
+        "assert not {'torch', 'pandas', 'skdpot.fairness'} & set(sys.modules)\n"
+        "import skdpot.display; assert 'matplotlib' not in sys.modules"
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -18,35 +19,15 @@ PROJECT = Path(__file__).parents[1]
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-# Loads each page in each width, and writes which boxes hide a part of their content.
-LOOK = """<!DOCTYPE html><body><script type="module">
-const found = [];
-for (const width of %s) for (const page of %s) {
-  const frame = document.createElement("iframe");
-  frame.style = `width:${width}px;height:900px;border:0`;
-  frame.src = page;
-  const loaded = new Promise((resolve) => (frame.onload = resolve));
-  document.body.append(frame);
-  await loaded;
-  await new Promise((resolve) => setTimeout(resolve, 300));
-  const inside = frame.contentDocument;
-  for (const box of [inside.documentElement, ...inside.querySelectorAll("pre, table, img")])
-    if (box.clientWidth && box.scrollWidth > box.clientWidth + 1)
-      found.push(`${page} at ${width}: ${box.tagName} ${box.textContent.trim().slice(0, 40)}`);
-  frame.remove();
-}
-document.body.innerHTML = "<pre id='found'></pre>";
-document.getElementById("found").textContent = JSON.stringify(found);
-</script></body>"""
 
 
 def cut_off(folder, pages, widths):
     """Return which tables, blocks of code and pictures of pages do not fit their boxes."""
-    look = folder / "look.html"
-    look.write_text(LOOK % (json.dumps(widths), json.dumps(pages)))
+    look = shutil.copy(PROJECT / "tests" / "cut_off.html", folder)
+    address = f"{Path(look).as_uri()}#{quote(json.dumps([pages, widths]))}"
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
                "--allow-file-access-from-files", "--virtual-time-budget=600000", "--dump-dom",
-               look.as_uri()]  # fmt: skip
+               address]  # fmt: skip
     seen = subprocess.run(command, capture_output=True, text=True, timeout=500, check=True).stdout
     return json.loads(html.unescape(re.search(r"<pre id=.found.>(.*?)</pre>", seen, re.S)[1]))
 

@@ -37,6 +37,10 @@ def test_wrong_scores_are_refused():
     for epsilon in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="positive and finite"):
             FrontierDisplay.from_scores({"a": ([epsilon], [[0.5]])})
+    with pytest.raises(ValueError, match="costs of 'a' must be as many"):
+        FrontierDisplay.from_scores({"a": ([[1.0]], [[0.5, 0.6]])})
+    with pytest.raises(ValueError, match="scale must be 'log' or 'linear'"):
+        FrontierDisplay.from_scores(SCORES, scale="cubic")
 
 
 def test_costs_that_vary_have_bars_too():
@@ -48,10 +52,3 @@ def test_costs_that_vary_have_bars_too():
     np.testing.assert_allclose(line.get_xydata(), [[0.2, 0.85], [0.1, 0.7]])
     assert display.errorbar_[0].has_xerr and display.errorbar_[0].has_yerr
     assert (display.ax_.get_xscale(), display.ax_.get_xlabel()) == ("linear", "gap")
-
-
-def test_costs_and_scales_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="costs of 'a' must be as many"):
-        FrontierDisplay.from_scores({"a": ([[1.0]], [[0.5, 0.6]])})
-    with pytest.raises(ValueError, match="scale must be 'log' or 'linear'"):
-        FrontierDisplay.from_scores(SCORES, scale="cubic")

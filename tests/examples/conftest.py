@@ -25,8 +25,8 @@ def load_example():
 
 @pytest.fixture(params=[None, "nowhere"])
 def no_data(request, tmp_path, monkeypatch):
-    """Let no file be named, or one that is not there, as that of Adult or COMPAS."""
-    for variable in ("SKDPOT_ADULT", "SKDPOT_COMPAS"):
+    """Let no file be named, or one that is not there, as that of real data."""
+    for variable in ("SKDPOT_ADULT", "SKDPOT_COMPAS", "SKDPOT_MOVIELENS"):
         monkeypatch.delenv(variable, raising=False)
         if request.param is not None:
             monkeypatch.setenv(variable, str(tmp_path / request.param))

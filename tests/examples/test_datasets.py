@@ -85,3 +85,14 @@ def test_a_city_is_made_up_in_the_same_form_and_can_be_made_again():
 def test_a_file_that_is_not_there_is_said_with_its_address(load, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere.*https://"):
         load(tmp_path / "nowhere")
+
+
+@pytest.mark.usefixtures("no_data")
+@pytest.mark.parametrize(
+    "name",
+    ["sampling/plot_movielens", "distance/plot_group_distances", "fairness/plot_fair_tables"],
+)
+def test_without_data_examples_say_so(name, load_example, capsys):
+    load_example(f"{name}.py").main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and all(line.startswith("No data") and "https://" in line for line in lines)

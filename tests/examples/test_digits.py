@@ -32,13 +32,6 @@ def few_steps(example):
     return example.GRADIENTS | {"network": example.NetworkTraining("mlp", **FEW_STEPS)}
 
 
-def test_a_release_is_charged_and_guaranteed(example, split):
-    generator, ledger = example.release_once(split)
-    guarantee, largest = generator.privacy_guarantee_, example.EPSILONS[-1]
-    assert (guarantee.epsilon, guarantee.delta) == (largest, example.DELTA)
-    assert ledger.spent() == pytest.approx((largest, example.DELTA))
-
-
 def test_digits_of_sketches_teach_the_better_the_larger_the_budget(example, split, found):
     real = example.accuracy(split.X, split.y, split)
     assert real > 0.95

@@ -28,16 +28,6 @@ def year(example, scores):
 
 
 @pytest.mark.experiment
-def test_scores_drift_from_week_30_on(scores, year):
-    reference, batches = scores
-    assert len(reference) == 5000 and len(batches) == N_WEEKS
-    assert all(len(batch) == 2000 and 0 <= batch.min() <= batch.max() <= 1 for batch in batches)
-    distances = [week.without_privacy for week in year[1]]
-    assert 0 < min(distances[:30]) and max(distances[:30]) < 0.012
-    assert min(distances[36:]) > 0.025 and distances[-1] > 0.09
-
-
-@pytest.mark.experiment
 def test_the_budget_lasts_for_the_year_and_no_longer(example, year):
     accounting, weeks = year
     ledger = accounting.ledgers[0]

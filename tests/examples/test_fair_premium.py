@@ -36,9 +36,7 @@ def test_risk_grows_by_the_value_of_the_barycenter(example, simulated):
     for one in simulated:
         assert one.value == pytest.approx(example.VALUE, rel=0.15)
         assert one.change == pytest.approx(one.value, rel=0.15)
-
-
-def test_fair_predictions_differ_by_chance_only(simulated):
+    # Fair predictions differ by chance only.
     within = [one.ks_after <= one.ks_error for one in simulated]
     assert sum(within) >= 8
     assert all(one.ks_before > 5 * one.ks_error for one in simulated)

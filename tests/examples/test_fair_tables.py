@@ -8,8 +8,6 @@ from tests.oracles.people_files import ADULT_HEADER, COMPAS_HEADER
 
 pytestmark = pytest.mark.experiment
 
-VARIABLES = ("SKDPOT_ADULT", "SKDPOT_COMPAS")
-
 
 @pytest.fixture(scope="module")
 def example(load_example):
@@ -121,11 +119,3 @@ def test_table_and_figure(example, table, results, capsys):
     figure = example.draw(results, path, levels)
     assert [len(axes.lines) for axes in figure.axes] == [6, 6]
     example.plt.close(figure)
-
-
-@pytest.mark.usefixtures("no_data")
-def test_without_data_the_example_says_so(example, capsys):
-    example.main()
-    lines = capsys.readouterr().out.splitlines()
-    for line, variable in zip(lines, VARIABLES, strict=True):
-        assert line.startswith(f"No data for {variable}") and "https://" in line

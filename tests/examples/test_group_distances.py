@@ -6,7 +6,6 @@ import pytest
 
 from tests.oracles.people_files import ADULT_HEADER, COMPAS_HEADER
 
-VARIABLES = ("SKDPOT_ADULT", "SKDPOT_COMPAS")
 SMALL = {"output": 60, "histogram": 4, "diffprivlib + POT": 2, "noisy Sinkhorn": 4}
 
 
@@ -110,11 +109,3 @@ def test_table_and_figure(example, groups, results, capsys):
         figure = example.draw(all_results)
         assert [len(axes.lines) for axes in figure.axes] == [6] * len(all_results)
         example.plt.close(figure)
-
-
-@pytest.mark.usefixtures("no_data")
-def test_without_data_the_example_says_so(example, capsys):
-    example.main()
-    lines = capsys.readouterr().out.splitlines()
-    for line, variable in zip(lines, VARIABLES, strict=True):
-        assert line.startswith(f"No data for {variable}") and "https://" in line

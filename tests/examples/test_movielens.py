@@ -1,10 +1,5 @@
 """The MovieLens example: its pieces, a small made-up run, and the real one where the data are."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -12,7 +7,6 @@ from sklearn.utils import Bunch
 
 pytestmark = pytest.mark.experiment
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_movielens.py"
 SMALL = {"n_components": 5, "n_candidates": 15}
 
 
@@ -99,17 +93,3 @@ def test_table_and_figure(example, results, capsys):
     lines = [len(axes.containers) for axes in figure.axes]
     assert lines == [3, 2]
     example.plt.close(figure)
-
-
-@pytest.mark.parametrize("path", [None, "nowhere"])
-def test_without_data_the_example_says_so_and_ends_well(tmp_path, path):
-    environment = {key: value for key, value in os.environ.items() if key != "SKDPOT_MOVIELENS"}
-    if path is not None:
-        environment["SKDPOT_MOVIELENS"] = str(tmp_path / path)
-    environment["PYTHONPATH"] = os.pathsep.join([str(EXAMPLE.parents[2]), *sys.path[1:]])
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE)], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("No data")
-    assert "grouplens.org" in done.stdout

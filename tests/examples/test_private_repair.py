@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from skdpot.privacy import BudgetExceededError
-from tests.oracles.people_files import ADULT_HEADER
 
 pytestmark = pytest.mark.experiment
 
@@ -66,18 +65,6 @@ def test_noise_costs_the_less_the_larger_the_budget(example, rows, found):
     assert small.shape == (3, 1) and len(np.unique(small)) == 3
     assert 0.97 * plain < large.mean() < small.mean()
     assert large.mean() < 1.1 * plain
-
-
-def test_adult_keeps_the_columns_with_bounds(example, tmp_path):
-    lines = [
-        "39,Private,1,x,13,Single,Sales,Wife,White,Male,5,0,40,Peru,<=50K,train",
-        "50,?,1,x,9,Married,?,Husband,Black,Female,0,7,13,Cuba,>50K,test",
-    ]
-    path = tmp_path / "adult.csv"
-    path.write_text("\n".join([f"{ADULT_HEADER},split", *lines]))
-    train, test = example.adult_rows(path)
-    assert train.X.tolist() == [[39, 13, 5, 0, 40]] and test.X.tolist() == [[50, 9, 0, 7, 13]]
-    assert (train.groups, test.groups, test.target) == (["Male"], ["Female"], [1])
 
 
 def test_private_repairs_hide_groups(example, parts):
