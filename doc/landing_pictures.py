@@ -48,7 +48,7 @@ def draw_repair(axes):
     bars = axes.bar(["rows as they are", "rows repaired"], areas, color=[ORANGE, BLUE], width=0.6)
     axes.bar_label(bars, fmt="%.2f")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
-    axes.set(ylim=(0.4, 0.9), ylabel="AUC, 0.5 is a coin", title="Can a model tell the sex?")
+    axes.set(ylim=(0, 1), ylabel="AUC, 0.5 is a coin", title="Can a model tell the sex?")
 
 
 def draw_sample(axes):

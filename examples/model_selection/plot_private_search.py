@@ -166,7 +166,7 @@ def main():
 # -------
 # Random hyperparameters have a mean accuracy of 0.74, the best ones 0.96, and
 # ``RandomizedSearchCV`` finds them or comes close. The mean accuracy of the eight private searches
-# is 0.89 at an epsilon of 1 and of 4, and 0.77 at 0.1, where the noise is larger than the range of
+# is 0.89 at an epsilon of 1 and of 4, and 0.55 at 0.1, where the noise is larger than the range of
 # scores.
 #
 # Noise is not the only price of a private search. The eight choices at 1 and at 4 are the same, and
