@@ -1,6 +1,7 @@
 """Base of all estimators: the order of every fit, reading of private data, and progress bars."""
 
 import sys
+import threading
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
@@ -59,10 +60,10 @@ class _ErrorStream:
     def write(self, text: str) -> None:
         with suppress(OSError):
             self._stream.write(text)
+            self._stream.flush()
 
     def flush(self) -> None:
-        with suppress(OSError):
-            self._stream.flush()
+        """Do nothing more."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -71,8 +72,9 @@ class _ErrorStream:
 def make_bar(*iterable: Any, verbose: bool | None, **options: Any) -> Any:
     """Return a bar of tqdm, which may fail to be shown.
 
-    With None it is shown after three seconds, if the standard error stream is a terminal. Processes
-    that were started by another one show none: their bars would be mixed up.
+    With None it is shown after three seconds, if the standard error stream is a terminal, and its
+    clock goes on during a step. Processes that were started by another one show none: their bars
+    would be mixed up. Of what is private, a clock tells the running time, which nothing protects.
 
     Examples
     --------
@@ -83,7 +85,17 @@ def make_bar(*iterable: Any, verbose: bool | None, **options: Any) -> Any:
     # For tqdm, None hides a bar on what is no terminal.
     hidden = (True if parent_process() else None) if verbose is None else not verbose
     shown = {"file": _ErrorStream(), "disable": hidden, "delay": 3.0 if verbose is None else 0.0}
-    return tqdm(*iterable, **(shown | options))
+    bar = tqdm(*iterable, **(shown | options))
+
+    def tick() -> None:
+        # A bar that is closed is disabled.
+        while not bar.disable:
+            threading.Event().wait(bar.delay)
+            bar.refresh()
+
+    if not bar.disable and bar.delay:
+        threading.Thread(target=tick, daemon=True).start()
+    return bar
 
 
 Result = TypeVar("Result")
@@ -307,8 +319,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):
-                    named = each if isinstance(each, Mapping) else {_BESIDE: each}
-                    refuse_other_rows(X, named)
+                    refuse_other_rows(X, each if isinstance(each, Mapping) else {_BESIDE: each})
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))

@@ -97,10 +97,6 @@ def _line(entry: Any) -> str:
     return f"{entry.number}  {entry.time}  per {entry.unit}  {entry.label}  {cost}{state}"
 
 
-def _receipt(text: str) -> Receipt:
-    return Receipt(**json.loads(text))
-
-
 def _warm(options: argparse.Namespace) -> None:
     """Compile all kernels, or load their machine code, by small runs on simulated data."""
     from skdpot import FairBarycenterPreprocessor, PrivateADMMTransport, transport
@@ -119,8 +115,7 @@ def _warm(options: argparse.Namespace) -> None:
     worth, bounds = rng.random((6, 4)), {"target_bounds": (0, 5), "source_bounds": (0, 5)}
     with compiled_at_once():
         for solver in ("exact", "entropic"):
-            square = rng.random((n_points, n_points))
-            projector = transport.Projector(square, base, 1.0, solver=solver)
+            projector = transport.Projector(cost, base, 1.0, solver=solver)
             projector.project(transport.normalise_rows(weights))
         transport.clip_to_polytope(transport.kl_projection(weights, base, 1.0), base, 1.0)
         transport.exact_transport(cost, masses, equal)
@@ -393,7 +388,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
-    add("--after", type=_receipt, metavar="RECEIPT",
+    add("--after", type=lambda text: Receipt(**json.loads(text)), metavar="RECEIPT",
         help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
     add = command(_template, "template", "write a schema of a table to be filled in from public "

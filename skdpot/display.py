@@ -1,6 +1,7 @@
 """Plots of results; matplotlib is imported on first use."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from itertools import combinations, starmap
 from numbers import Integral
@@ -475,8 +476,7 @@ def _labels(sensitive_features: Any) -> np.ndarray:
     values = [column.tolist() for column in _columns_of(sensitive_features)]
     if any(is_missing(value) for column in values for value in column):
         raise ValueError("sensitive_features contains NaN or None. Leave out these rows.")
-    columns = [map(str, column) for column in values]
-    return np.array([", ".join(row) for row in zip(*columns, strict=True)])
+    return np.array([", ".join(map(str, row)) for row in zip(*values, strict=True)])
 
 
 def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
@@ -485,10 +485,9 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
     # Objects may be numbers, such as those of a frame with missing values; text stays text, even if
     # it could be read as numbers.
     if not texts and all(column.dtype.kind in "fiuO" for column in values):
-        try:
+        as_numbers = []
+        with suppress(TypeError, ValueError):
             as_numbers = [column.astype(np.float64) for column in values]
-        except (TypeError, ValueError):
-            as_numbers = []
         if as_numbers:
             if not all(np.isfinite(column).all() for column in as_numbers):
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")

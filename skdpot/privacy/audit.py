@@ -252,9 +252,8 @@ def collect(
             # Drawn here and not by workers, so that the division of work does not matter.
             seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
             tasks.append(delayed(run)(release, data, size, seeds))
-    # As the progress bars of estimators, which this room does not import.
-    shown = {"disable": None, "delay": 3.0} if verbose is None else {"disable": not verbose}
-    with tqdm(tasks, desc="releases", **shown) as watched:
+    # For tqdm, None hides a bar on what is no terminal.
+    with tqdm(tasks, desc="releases", disable=None if verbose is None else not verbose) as watched:
         chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
     halves = chunks[: len(sizes)], chunks[len(sizes) :]
     if vectorized:
@@ -599,7 +598,7 @@ def audit(
         If given, releases are called with a keyword ``random_state``, a new integer for every
         call, and the attack is reproducible for any `n_jobs`. None adds no keyword.
     verbose : bool, default=None
-        Whether to show a progress bar. None shows it on a terminal after three seconds.
+        Whether to show a progress bar. None shows it on a terminal.
 
     Returns
     -------

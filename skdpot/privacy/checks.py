@@ -231,8 +231,7 @@ def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
     try:
         if isinstance(label, time):
             # Schemas, which are JSON, have times of day as text: 09:30:00, or 09:30.
-            text = str(label)
-            return number.get(text, number.get(text.removesuffix(":00"), -1))
+            return number.get(str(label), number.get(str(label).removesuffix(":00"), -1))
         return number.get(label, -1)
     except KeyboardInterrupt:
         raise
