@@ -16,16 +16,14 @@ from skdpot import PrivacyLedger
 from skdpot.privacy import GaussianDpEvent, PlannedDpEvent
 
 PROJECT = Path(__file__).parents[1]
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def cut_off(folder, pages, widths):
     """Return which tables, blocks of code and pictures of pages do not fit their boxes."""
     look = shutil.copy(PROJECT / "tests" / "cut_off.html", folder)
     address = f"{Path(look).as_uri()}#{quote(json.dumps([pages, widths]))}"
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                "--allow-file-access-from-files", "--virtual-time-budget=600000", "--dump-dom",
                address]  # fmt: skip
     seen = subprocess.run(command, capture_output=True, text=True, timeout=500, check=True).stdout

@@ -229,7 +229,7 @@ def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
     [1, -1, -1]
     """
     try:
-        if isinstance(label, time):
+        if isinstance(label, time) and label not in number:
             # Schemas, which are JSON, have times of day as text: 09:30:00, or 09:30.
             return number.get(str(label), number.get(str(label).removesuffix(":00"), -1))
         return number.get(label, -1)
