@@ -34,8 +34,10 @@ def cut_off(folder, pages, widths):
 def test_reports_fit_a_screen_and_a_sheet_of_paper(tmp_path):
     ledger = PrivacyLedger(epsilon=30.0, delta=1e-3)
     event = PlannedDpEvent(GaussianDpEvent(3.730631634853457), 1e-5)
-    ledger.charge(event, unit="record", label="DPSinkhornGenerator, a sketch" + "x" * 50)
+    ledger.charge(event, unit="record", label="DPSinkhornGenerator, a sketch")
     ledger.report().save(tmp_path / "report.html")
+    (tmp_path / "notebook.html").write_text(ledger._repr_html_())
+    assert cut_off(tmp_path, ["notebook.html"], [1000]) == []
     # The width of a sheet of A4 between its margins, in pixels.
     assert cut_off(tmp_path, ["report.html"], [1000, 718]) == []
 

@@ -94,10 +94,11 @@ class Report(ABC):
 def _as_html(title: str, paragraphs: Sequence[str], table: Sequence[Sequence[str]]) -> str:
     # Labels are text of users, and no markup.
     said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
-    kinds = ["th"] + ["td"] * len(table)
+    # Notebooks, which do not have the style of the page, may break long events there.
+    cells = [[escape(cell).replace("(", "(<wbr>") for cell in row] for row in table]
     header, *rows = [
-        "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in row) + "</tr>"
-        for row, kind in zip(table, kinds, strict=False)
+        "<tr>" + "".join(f"<{kind}>{cell}</{kind}>" for cell in row) + "</tr>"
+        for row, kind in zip(cells, ["th"] + ["td"] * len(table), strict=False)
     ] or [""]
     tagged = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
     return f"<h3>{escape(title)}</h3>{said}" + (tagged if table else "")
