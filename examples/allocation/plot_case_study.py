@@ -149,7 +149,7 @@ def plot_plans(case, models):
     _, axes = plt.subplots(1, 2, figsize=(10, 7), layout="constrained")
     for ax, (title, model) in zip(axes, models.items(), strict=True):
         ax.imshow(model.plan_, cmap="Blues")
-        ax.set(xlabel="source", ylabel="target")
+        ax.set(xlabel="source", ylabel="target", xticks=range(model.plan_.shape[1]))
         welfare = model.score(targets, source_utilities=sources)
         ax.set_title(f"{title}: social utility {welfare:.0f}")
 
