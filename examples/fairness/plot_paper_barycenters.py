@@ -262,7 +262,8 @@ def draw_choices(results):
     for panel, one in zip(axes.flat[1:], results.five, strict=True):
         draw_groups(panel, one.groups)
         draw_support(panel, one.support)
-        panel.set_title("weights " + " ".join(f"{weight:g}" for weight in one.weights))
+        weights = " ".join(f"{weight:g}" for weight in one.weights)
+        panel.set_title(f"weights {weights}", fontsize="small")
     return figure
 
 
