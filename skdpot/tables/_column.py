@@ -257,20 +257,20 @@ class Column:
         codes[unknown] = [-1 if labels[i] is None else undeclared for i in unknown]
         return codes
 
-    @property
-    def mistyped(self) -> str:
-        """Return the problem of a column of labels of another type than those declared."""
-        return (
+    def type_problems(self, kind: str) -> list[str]:
+        """Return the problem of a column whose type, of this kind, holds no declared label.
+
+        It is in a list, which is empty for other types.
+        """
+        # The type alone decides: a private column is refused for no value.
+        are_text = [isinstance(label, str) for label in self.values]
+        if not (all(are_text) if kind in "biuf" else kind in "UST" and not any(are_text)):
+            return []
+        return [
             f"column {self.name!r} has text where numbers or truth values are declared, or the "
             "other way round (the number 1 is not the text '1'): convert the column, as none of it "
             "would be a declared label"
-        )
-
-    def has_other_labels(self, kind: str) -> bool:
-        """Tell whether a type of this kind holds none of the declared labels."""
-        # The type alone decides: a private column is refused for no value.
-        are_text = [isinstance(label, str) for label in self.values]
-        return (kind in "biuf" and all(are_text)) or (kind in "UST" and not any(are_text))
+        ]
 
     @property
     def n_known(self) -> int:

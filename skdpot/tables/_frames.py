@@ -280,13 +280,9 @@ def make_table(
 
 def as_array(columns: list[np.ndarray]) -> np.ndarray:
     """Return columns as one array: of numbers if all are numbers, else of objects."""
-    if all(column.dtype != object for column in columns):
-        return np.column_stack(columns)
-    array = np.empty((len(columns[0]), len(columns)), dtype=object)
-    for j, column in enumerate(columns):
-        # Not as a list, of which NumPy asks each entry for an array.
-        array[:, j] = column.astype(object)
-    return array
+    if any(column.dtype == object for column in columns):
+        columns = [column.astype(object) for column in columns]
+    return np.column_stack(columns)
 
 
 def whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:

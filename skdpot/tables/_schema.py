@@ -282,14 +282,14 @@ def _schema_of(declared: list[_column.Column], target: Any, computed: set) -> Ta
     others = [(j, column) for j, column in enumerate(declared) if column.name in computed]
     if not learned:
         raise ValueError("the schema must declare a column that is learned.")
-    names = [column.name for column in learned]
-    if target is None:
-        return TableSchema(tuple(learned), None, tuple(others))
-    if not isinstance(target, str | int) or target not in names:
-        raise ValueError(f"target must be a column of the schema, got {to_display(target)}.")
-    position = names.index(target)
-    if len(learned) == 1:
-        raise ValueError("the schema must declare another column beside the target.")
+    position = None
+    if target is not None:
+        names = [column.name for column in learned]
+        if not isinstance(target, str | int) or target not in names:
+            raise ValueError(f"target must be a column of the schema, got {to_display(target)}.")
+        if len(learned) == 1:
+            raise ValueError("the schema must declare another column beside the target.")
+        position = names.index(target)
     return TableSchema(tuple(learned), position, tuple(others))
 
 
@@ -408,14 +408,21 @@ def _read_column(name: Any, declared: Any) -> _column.Column:
         raise ValueError(_wrong(name, declared))
     if dtype not in (None, "category", "string"):
         raise ValueError(_wrong(name, declared, "a schema has no dtype: convert the drawn column"))
-    if "bounds" in keys:
+    key = min(kinds)
+    if key == "bounds":
         return _column_of_bounds(name, in_full, missing)
-    kind = _column.ORDINAL if "levels" in keys else _column.NOMINAL
-    column = _labelled(name, kind, in_full[_column.LABEL_KEYS[kind]], missing, dtype)
-    other = in_full.get("other")
-    if other is not None and other not in column.values:
+    values, other = in_full[key], in_full.get("other")
+    if isinstance(values, list) and any(map(_column.is_missing, values)):
+        why = f"{key} are words or numbers, none of them missing (None or NaN)"
+        raise ValueError(_wrong(name, values, why))
+    what = f"{key} of column {name!r}"
+    labels = _column.declared_labels(values, what)[0].tolist()
+    if not labels or not all(map(_is_label, labels)):
+        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
+    if other is not None and other not in labels:
         raise ValueError(_wrong(name, declared, "'other' names one of the categories"))
-    return replace(column, other=other)
+    kind = _column.ORDINAL if key == "levels" else _column.NOMINAL
+    return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype, other=other)
 
 
 def _as_mapping(name: Any, declared: Any) -> Mapping:
@@ -440,55 +447,33 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
     raise ValueError(_wrong(name, declared))
 
 
-def _column_of_bounds(name: Any, declared: Mapping, missing: bool) -> _column.Column:
+def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _column.Column:
     """Return the column of numbers or dates with these bounds, or raise."""
     bounds, unit = declared["bounds"], declared.get("unit")
     integer, scale = declared.get("integer", False), declared.get("scale", _column.LINEAR)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     if not isinstance(integer, bool) or scale not in (_column.LINEAR, _column.LOG):
         raise ValueError(_wrong(name, declared))
-    if unit is None and not (len(ends) == 2 and all(map(_column.is_date, ends))):
-        return _numeric(name, bounds, integer, missing, scale)
-    # A time of day in a bound says that times matter.
-    unit = ("s" if any(map(_column.says_time, ends)) else "D") if unit is None else unit
-    if (
-        not isinstance(unit, str)
-        or unit not in _column.UNITS
-        or {"integer", "scale"} & declared.keys()
-    ):
-        why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
-        raise ValueError(_wrong(name, declared, why))
-    if not (len(ends) == 2 and all(map(_column.is_date, ends))):
-        raise ValueError(_wrong(name, declared, "a unit is that of dates"))
-    numbers = _column.date_number(ends[0], unit), _column.last_number(ends[1], unit)
-    return replace(_numeric(name, numbers, True, missing, _column.LINEAR, bounds), unit=unit)
-
-
-def _numeric(
-    name: Any, bounds: Any, integer: bool, missing: bool, scale: str, declared: Any = None
-) -> _column.Column:
+    are_dates = len(ends) == 2 and all(map(_column.is_date, ends))
+    if unit is None and are_dates:
+        # A time of day in a bound says that times matter.
+        unit = "s" if any(map(_column.says_time, ends)) else "D"
+    if unit is not None:
+        if str(unit) not in _column.UNITS or {"integer", "scale"} & declared.keys():
+            why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
+            raise ValueError(_wrong(name, declared, why))
+        if not are_dates:
+            raise ValueError(_wrong(name, declared, "a unit is that of dates"))
+        integer = True
+        ends = [_column.date_number(ends[0], unit), _column.last_number(ends[1], unit)]
     # Integers up to this magnitude, and differences of two of them, are doubles.
     kind, largest = (Integral, 2**51) if integer else (Real, _column.LARGEST_BOUND)
-    ends = list(bounds) if isinstance(bounds, tuple | list) else []
     numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
     if not numbers or not -largest <= ends[0] < ends[1] <= largest:
         reversed_ = numbers and not ends[0] < ends[1]
-        given = bounds if declared is None else declared
-        raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
+        raise ValueError(_wrong(name, bounds, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    facts: Any = {"low": low, "high": high, "integer": integer, "scale": scale}
-    return _column.Column(name, _column.NUMERIC, missing, **facts)
-
-
-def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> _column.Column:
-    what = f"{_column.LABEL_KEYS[kind]} of column {name!r}"
-    if isinstance(values, list) and any(map(_column.is_missing, values)):
-        why = f"{_column.LABEL_KEYS[kind]} are words or numbers, none of them missing (None or NaN)"
-        raise ValueError(_wrong(name, values, why))
-    labels = _column.declared_labels(values, what)[0].tolist()
-    if not labels or not all(map(_is_label, labels)):
-        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
-    return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype)
+    return _column.Column(name, _column.NUMERIC, missing, low, high, integer, scale, unit)
 
 
 def _is_label(label: Any) -> bool:
