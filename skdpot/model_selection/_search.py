@@ -627,7 +627,7 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 
 def score_block(
     trials: list[Any], scoring: Any, cv: Any, score_range: Any, records: SearchRecords, seed: int
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Return the private scores of candidates in a block, in units of the range of scores.
 
     `trials` are from `make_trial`; `scoring` and `cv` are as in `cross_validate`. The mean over the

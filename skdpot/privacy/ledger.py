@@ -1050,14 +1050,10 @@ class PrivacyLedger:
                 # One assignment, which no signal interrupts halfway.
                 self._known[0] = history
 
-    def __sklearn_clone__(self) -> "PrivacyLedger":
+    def __deepcopy__(self, memo: dict | None = None) -> "PrivacyLedger":
         return self
 
-    def __copy__(self) -> "PrivacyLedger":
-        return self
-
-    def __deepcopy__(self, memo: dict) -> "PrivacyLedger":
-        return self
+    __copy__ = __sklearn_clone__ = __deepcopy__
 
     def __getstate__(self) -> dict[str, Any]:
         # With the key, without which a worker could not continue the chain, and without what was

@@ -20,6 +20,7 @@ from skdpot.tables._frames import (
     CONTAINERS,
     Table,
     as_array,
+    library_of,
     make_table,
     number_in_file,
     plain_values,

@@ -163,12 +163,22 @@ def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
         return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
 
 
-def library_of(kind: type) -> str:
-    """Return the library of a data frame's type, "array" for all other types."""
+def library_of(kind: type, names: Container[str] = ("DataFrame", "Table")) -> str:
+    """Return the library of a data frame's type, "array" for all other types.
+
+    The type is derived from one of the library with one of these names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import library_of
+    >>> library_of(np.ndarray)
+    'array'
+    """
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]
         # By name, so that no library is imported for a look at an array.
-        if base.__name__ in ("DataFrame", "Table") and library in CONTAINERS:
+        if base.__name__ in names and library in CONTAINERS:
             return library
     return "array"
 
