@@ -159,7 +159,9 @@ class Outcomes:
     """
 
     def __init__(self, outputs: Any) -> None:
-        self.outputs = outputs if isinstance(outputs, np.ndarray) else _stack(outputs)
+        if not isinstance(outputs, np.ndarray):
+            outputs = _joined([[output] for output in outputs])
+        self.outputs = outputs
         self._matrix = None
         if isinstance(self.outputs, np.ndarray):
             # Many of one kind at once, which is much faster.
@@ -209,13 +211,6 @@ def _real_numbers(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _stack(outputs: list) -> Any:
-    """Return outputs as one array if they are numbers of one shape and type."""
-    arrays = [array for output in outputs if (array := _as_numbers(output)) is not None]
-    alike = len({(array.dtype, array.shape) for array in arrays}) == 1
-    return np.stack(arrays) if alike and len(arrays) == len(outputs) else outputs
-
-
 def _as_numbers(output: Any) -> np.ndarray | None:
     if isinstance(output, (Raised, str, bytes)) or output is None:
         return None
@@ -241,13 +236,12 @@ def collect(
     Raises a RuntimeError if every release raised, or if any did when one call makes many.
     """
     # As many chunks for any number of workers, so that the seeds do not depend on it.
-    sizes = np.array([len(chunk) for chunk in np.array_split(np.arange(n_trials), 32)])
-    sizes = sizes[sizes > 0]
+    sizes = [len(chunk) for chunk in np.array_split(np.arange(n_trials), min(32, n_trials))]
     source = None if random_state is None else make_source(random_state)
     run = _run_vectorized if vectorized else _run_singly
     tasks = []
     for data in pair:
-        for size in sizes.tolist():
+        for size in sizes:
             n_seeds = 1 if vectorized else size
             # Drawn here and not by workers, so that the division of work does not matter.
             seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
@@ -256,7 +250,7 @@ def collect(
         chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
     halves = chunks[: len(sizes)], chunks[len(sizes) :]
     if vectorized:
-        return Outcomes(_join(halves[0])), Outcomes(_join(halves[1]))
+        return Outcomes(_joined(halves[0])), Outcomes(_joined(halves[1]))
     first, second = ([output for chunk in half for output in chunk] for half in halves)
     if all(isinstance(output, Raised) for output in first + second):
         said = f"{first[0].kind}: {first[0].message}"
@@ -294,8 +288,8 @@ def _run_vectorized(release: Any, data: Any, size: int, seeds: Any) -> Any:
     return outputs
 
 
-def _join(chunks: list) -> Any:
-    """Return the outputs of all chunks, as one array if all chunks are arrays of one kind."""
+def _joined(chunks: list) -> Any:
+    """Return the outputs of all chunks, as one array if all are numbers of one shape and type."""
     arrays = [array for chunk in chunks if (array := _as_numbers(chunk)) is not None]
     alike = len({(array.dtype, array.shape[1:]) for array in arrays}) == 1
     if alike and len(arrays) == len(chunks):
@@ -317,7 +311,7 @@ def _by_ratio(log_density_ratio: Any) -> Callable[[Outcomes], np.ndarray]:
             return scores
         outputs = outcomes.outputs
         if not all(worked):
-            outputs = _stack([out for out, fine in zip(outputs, worked, strict=True) if fine])
+            outputs = _joined([[out] for out, fine in zip(outputs, worked, strict=True) if fine])
         ratios = np.asarray(log_density_ratio(outputs), dtype=np.float64)
         if ratios.shape != (sum(worked),):
             raise ValueError(

@@ -242,15 +242,9 @@ class Preview:
         dict
             Values by the names of the attributes.
         """
-        return {
-            "label": self.label,
+        return asdict(self) | {
             "event": None if self.event is None else event_to_json(self.event),
-            "guarantee": None if self.guarantee is None else asdict(self.guarantee),
-            "epsilon": self.epsilon,
-            "price": None if self.price is None else asdict(self.price),
-            "refusal": self.refusal,
-            "errors": [{**asdict(error), "share": error.share} for error in self.errors],
-            "hint": self.hint,
+            "errors": [asdict(error) | {"share": error.share} for error in self.errors],
         }
 
     def __str__(self) -> str:

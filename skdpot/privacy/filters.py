@@ -88,11 +88,10 @@ def stated_epsilon_delta(event: ev.DpEvent, neighbouring: str) -> tuple[float, f
     >>> stated_epsilon_delta(GaussianDpEvent(2.0), "add_remove")
     """
     pair = _exact_pair(event, partial(accounting.plan_epsilon, neighbouring=neighbouring))
-    return (
-        None
-        if pair is None
-        else (accounting.written_rounded_up(pair[0]), accounting.written_rounded_up(pair[1]))
-    )
+    if pair is None:
+        return None
+    epsilon, delta = map(accounting.written_rounded_up, pair)
+    return epsilon, delta
 
 
 def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction] | None:
@@ -100,10 +99,8 @@ def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction]
     epsilon = delta = Fraction(0)
     for leaf, count in ev.leaves(event, into_plans=False):
         if isinstance(leaf, ev.PlannedDpEvent):
-            price, failure = (
-                accounting.as_written(plan_price(leaf.event, leaf.delta)),
-                accounting.as_written(leaf.delta),
-            )
+            price = accounting.as_written(plan_price(leaf.event, leaf.delta))
+            failure = accounting.as_written(leaf.delta)
         else:
             price, failure = accounting.exact_loss(leaf), accounting.exact_failure(leaf)
         # It states no epsilon that is finite: noise without a plan.
@@ -136,10 +133,8 @@ def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None
         raise ValueError("no such pair")
     # The epsilon of a plan is slow to compute, and no delta depends on it.
     exact = _exact_pair(plain, _no_price)
-    return plain, (
-        epsilon,
-        max(delta, 0.0 if exact is None else accounting.written_rounded_up(exact[1])),
-    )
+    least = 0.0 if exact is None else accounting.written_rounded_up(exact[1])
+    return plain, (epsilon, max(delta, least))
 
 
 def _no_price(event: ev.DpEvent, delta: float) -> float:
@@ -251,13 +246,12 @@ class MixtureFilter:
         # Its other prices are those without sampling, and much larger.
         if pair is not None and _is_planned_sample(event):
             event = ev.ApproximateDpEvent(*pair)
+        renyi = accounting.renyi_divergence(event, self.orders) * accounting.RAISED
         return Total(
             pure=accounting.exact_pure(event),
             failure=accounting.exact_failure(event),
             squared_mu=accounting.squared_gaussian_mu(event) * accounting.RAISED,
-            renyi=tuple(
-                (accounting.renyi_divergence(event, self.orders) * accounting.RAISED).tolist()
-            ),
+            renyi=tuple(renyi.tolist()),
         )
 
     def admits(self, total: Total, epsilon: float | None = None) -> bool:

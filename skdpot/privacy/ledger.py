@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from multiprocessing import util
@@ -805,13 +805,11 @@ class PrivacyLedger:
         ValueError
             If `delta` or `unit` is invalid.
         """
+        history = self._refresh()
         if delta is None:
-            history = self._refresh()
-            rule, units = history.rule, _units(history, unit)
-            return max(rule.spent(history.combined(each)) for each in units)
+            return max(history.rule.spent(history.combined(each)) for each in _units(history, unit))
         check_probability("delta", delta)
-        history, entries = self._refresh(), self.entries()
-        costs = [0.0]
+        costs, entries = [0.0], self.entries()
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
             every = ev.ComposedDpEvent(events)
@@ -889,8 +887,7 @@ class PrivacyLedger:
         import pandas as pd
 
         rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
-        columns = [field.name for field in fields(rec.Entry)]
-        return pd.DataFrame(rows, columns=columns).set_index("number")
+        return pd.DataFrame(rows, columns=rec.Entry.__match_args__).set_index("number")
 
     def report(self) -> LedgerReport:
         """Return a report: who is protected, what was released, and what is left.
@@ -916,7 +913,7 @@ class PrivacyLedger:
         outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
         history = self._refresh()
-        rule, totals = (history.rule, {unit: history.combined(unit) for unit in history.units()})
+        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
         return LedgerReport(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             identity=self.identity,
