@@ -315,8 +315,8 @@ def amplified_epsilon(epsilon: float, sampling_rate: float) -> float:
     return min(amplified * (1 + 1e-12), epsilon)
 
 
-def failure_delta(event: ev.DpEvent) -> float:
-    """Return the probability with which an event's other guarantees may fail.
+def failure_delta(event: ev.DpEvent) -> Fraction:
+    """Return the exact probability with which an event's other guarantees may fail.
 
     It is the sum of the deltas of its approximate parts, times the sampling rate for a
     Poisson-sampled part. The delta at which a plan is sold does not count.
@@ -325,14 +325,9 @@ def failure_delta(event: ev.DpEvent) -> float:
     --------
     >>> from skdpot.privacy import ApproximateDpEvent, SelfComposedDpEvent
     >>> from skdpot.privacy.accounting import failure_delta
-    >>> failure_delta(SelfComposedDpEvent(ApproximateDpEvent(0.5, 1e-6), 3))
+    >>> float(failure_delta(SelfComposedDpEvent(ApproximateDpEvent(0.5, 1e-6), 3)))
     3e-06
     """
-    return written_rounded_up(exact_failure(event))
-
-
-def exact_failure(event: ev.DpEvent) -> Fraction:
-    """Return the exact number that `failure_delta` rounds up."""
     failure = Fraction(0)
     for leaf, count in ev.leaves(event):
         # Every kind has its rule: a kind that was forgotten here would fail for free.
@@ -340,7 +335,7 @@ def exact_failure(event: ev.DpEvent) -> Fraction:
             case ev.ApproximateDpEvent():
                 failure += count * as_written(leaf.delta)
             case ev.PoissonSampledDpEvent():
-                failure += count * Fraction(leaf.sampling_probability) * exact_failure(leaf.event)
+                failure += count * Fraction(leaf.sampling_probability) * failure_delta(leaf.event)
             case ev.GaussianDpEvent() | ev.LaplaceDpEvent() | ev.PureDpEvent() | ev.ZCDpEvent():
                 pass
             case _:
@@ -493,7 +488,7 @@ def plan_epsilon(event: ev.DpEvent, delta: float, *, neighbouring: str) -> float
 @lru_cache(maxsize=1024)
 def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     event = ev.event_from_json(event_text)
-    failure, allowed = exact_failure(event), as_written(delta)
+    failure, allowed = failure_delta(event), as_written(delta)
     if failure > allowed:
         return math.inf
     bounds = [pure_epsilon(event)]

@@ -545,15 +545,13 @@ class ReleasePlan:
         """
         if useless_releases_are_allowed(permit):
             return None
-        refusal = self.refusal
-        if refusal is not None:
+        if (refusal := self.refusal) is not None:
             raise ValueError(refusal)
-        useless = self._useless
-        if not useless:
+        if not self._useless:
             return None
         return (
             f"{self.label}: a part of the release is useless. Expected errors: "
-            f"{describe_useless(useless)}. {self.advice or _ADVICE}"
+            f"{describe_useless(self._useless)}. {self.advice or _ADVICE}"
         )
 
     @property

@@ -102,7 +102,7 @@ def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction]
             price = accounting.as_written(plan_price(leaf.event, leaf.delta))
             failure = accounting.as_written(leaf.delta)
         else:
-            price, failure = accounting.exact_loss(leaf), accounting.exact_failure(leaf)
+            price, failure = accounting.exact_loss(leaf), accounting.failure_delta(leaf)
         # It states no epsilon that is finite: noise without a plan.
         if not isinstance(price, Fraction):
             return None
@@ -139,7 +139,7 @@ def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None
 
 def _no_price(event: ev.DpEvent, delta: float) -> float:
     """Return 0 for a plan with a finite epsilon at a delta, else infinity."""
-    return 0.0 if accounting.exact_failure(event) <= accounting.as_written(delta) else math.inf
+    return 0.0 if accounting.failure_delta(event) <= accounting.as_written(delta) else math.inf
 
 
 class PairFilter:
@@ -249,7 +249,7 @@ class MixtureFilter:
         renyi = accounting.renyi_divergence(event, self.orders) * accounting.RAISED
         return Total(
             pure=accounting.exact_pure(event),
-            failure=accounting.exact_failure(event),
+            failure=accounting.failure_delta(event),
             squared_mu=accounting.squared_gaussian_mu(event) * accounting.RAISED,
             renyi=tuple(renyi.tolist()),
         )

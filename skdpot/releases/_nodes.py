@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -60,10 +60,8 @@ def node_budgets(
     if not (epsilons > _LEAST_EPSILON).all():
         raise ValueError(f"epsilon must be above {_LEAST_EPSILON:g} for every node.")
     each, where = np.unique(epsilons, return_inverse=True)
-    if delta == 0:
-        found = np.array([inverse_rounded_up(value) for value in each.tolist()])
-    else:
-        found = np.array([calibrate_noise_multiplier(value, delta) for value in each.tolist()])
+    multiplier = partial(calibrate_noise_multiplier, delta=delta) if delta else inverse_rounded_up
+    found = np.array([multiplier(value) for value in each.tolist()])
     return epsilons, delta, found[where.reshape(n_nodes)]
 
 
@@ -122,10 +120,9 @@ def grid_values(values: np.ndarray, low: Any, high: Any, units: np.ndarray) -> n
 def check_range(low: Any, high: Any) -> tuple[float, float]:
     """Return the ends of a range as floats, or raise."""
     ends = float(low), float(high)
-    width = ends[1] - ends[0]
     # Minimum width of a range whose units have all the digits of a double.
     min_width = 1e-280
-    if not (ends[0] < ends[1] and min_width < width < math.inf):
+    if not min_width < ends[1] - ends[0] < math.inf:
         raise ValueError(f"the range must be finite, with low < high, got {low!r} and {high!r}.")
     return ends
 
@@ -677,19 +674,12 @@ class UtilityResponse(UtilityRelease):
     """
 
     def _prepare(self) -> None:
+        self.n_answers = self._degrees.copy()
         if self._protect == "node":
-            counts = [
-                _best_answers(value, degree)
-                for value, degree in zip(
-                    self._epsilons.tolist(), self._degrees.tolist(), strict=True
-                )
-            ]
-            self.n_answers = np.array(counts, dtype=np.int64)
-        else:
-            self.n_answers = self._degrees.copy()
+            counts = map(_best_answers, self._epsilons.tolist(), self._degrees.tolist())
+            self.n_answers = np.array(list(counts), dtype=np.int64)
         self._shares = rounded_down_share(self._epsilons, self._moved("replace_one"))
-        levels = [_best_levels(value) for value in self._shares.tolist()]
-        self.n_levels = np.array(levels, dtype=np.int64)
+        self.n_levels = np.array(list(map(_best_levels, self._shares.tolist())), dtype=np.int64)
         self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
 
     def _moved(self, relation: str) -> np.ndarray:

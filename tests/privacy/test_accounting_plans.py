@@ -651,7 +651,7 @@ def test_no_event_costs_less_than_the_probability_of_an_unbounded_loss(trees, re
         total = mixture.price(event, relation, pair)
         assert truth <= total.failure, event
         assert has(event, PlannedDpEvent) or total.failure <= most, event
-        assert truth <= Fraction(repr(failure_delta(event))), event
+        assert truth <= failure_delta(event), event
         if pair is not None:
             sold = pairs.price(event, relation, pair)
             assert truth <= sold.delta <= Fraction(repr(pair[1])), event
