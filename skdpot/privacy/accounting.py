@@ -626,10 +626,9 @@ def _sampled(rate: float, event: Any, amplified: bool) -> Iterator[tuple[Any, in
     if single:
         event = released[0][0]
     mu = math.sqrt(squared_gaussian_mu(event))
-    is_normal, is_centred = (
-        all(isinstance(leaf, kind) for leaf, _ in released)
-        for kind in (ev.GaussianDpEvent, ev.CentredGaussianDpEvent)
-    )
+    kinds = {type(leaf) for leaf, _ in released}
+    is_centred = kinds == {ev.CentredGaussianDpEvent}
+    is_normal = kinds <= {ev.GaussianDpEvent, ev.CentredGaussianDpEvent}
     if isinstance(event, ev.PoissonSampledDpEvent):
         # A sample of a sample is a smaller sample.
         yield from _sampled(rate * event.sampling_probability, event.event, amplified)

@@ -513,10 +513,8 @@ class PrivacyLedger:
     @property
     def part_is_secret(self) -> bool:
         """Whether the part that a unit lies in is itself protected."""
-        # A unit that is added or removed changes its own part only.
-        if self._part == _WHOLE or self.neighbouring == "add_remove":
-            return False
-        return not self._refresh().partitions[self._part[0]]["fixed_key"]
+        # The whole needs no look at the file.
+        return self._part != _WHOLE and self._refresh().parts_change(self._part[0])
 
     def partition(
         self, name: str, parts: Iterable[str], *, fixed_key: bool = False
@@ -637,7 +635,7 @@ class PrivacyLedger:
         check_choice("unit", unit, rec.UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
-        relation = self._known[0].settings["neighbouring"]
+        relation = self.neighbouring
         if neighbouring is None or neighbouring == relation:
             return event
         check_choice("neighbouring", neighbouring, RELATIONS)
@@ -671,8 +669,9 @@ class PrivacyLedger:
                 _check_text("token", token, longest=200)
         # By identity, because events that hold lists have no hash.
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
-        relation = self._known[0].settings["neighbouring"]
-        pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
+        pairs = {
+            key: stated_epsilon_delta(event, self.neighbouring) for key, event in plain.items()
+        }
         label = ": ".join((*self._labels, label))
         found: dict[_Place, tuple[int, str]] = {}
         bodies = {}

@@ -158,19 +158,17 @@ class VectorRelease(Release):
         counts: bool = False,
     ) -> None:
         self._delta, self._sensitivities = delta, sensitivities
-        grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
+        grid: dict[str, Any] = {"n_coordinates": n_coordinates}
+        grid |= {"granularity": 1.0, "on_grid": True} if counts else {}
         sensitivity = self.sensitivity("replace_one")
         # The grid of the noise ends at 2**39 times its scale, and values must lie on it.
         max_precision = 2.0**38
         epsilon = min(epsilon, max_precision * sensitivity / largest)
         self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
-            grid["n_coordinates"] = n_coordinates
             self._mechanism = LaplaceMechanism(epsilon, sensitivity, **grid)
         else:
-            self._mechanism = GaussianMechanism(
-                epsilon, delta, sensitivity, n_coordinates=n_coordinates, **grid
-            )
+            self._mechanism = GaussianMechanism(epsilon, delta, sensitivity, **grid)
 
     @property
     def event(self) -> DpEvent:

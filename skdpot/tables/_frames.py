@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -280,10 +279,7 @@ def make_table(
         # A dictionary would lose columns that share a name.
         frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
         return frame if index is None else frame.set_axis(index)
-    made = [
-        _series(container, column, dtype).rename(str(name)).to_frame()
-        for name, column, dtype in pairs
-    ]
+    made = [_series(container, *pair).to_frame() for pair in pairs]
     # `from_dict` would lose the order of enumerations.
     return nw.concat(made, how="horizontal").to_native()
 
@@ -342,25 +338,23 @@ def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     return pandas.Series(plain if isinstance(dtype, str) else values)
 
 
-def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
+def _series(container: Any, name: Any, values: np.ndarray, dtype: Any) -> nw.Series:
     """Return a series of narwhals with a type, or with an inferred one if that cannot hold it."""
     kinds = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "O": dtype}
-    plain = labels_in(values).tolist()
-    kind_of_values = values.dtype.kind
-    if kind_of_values in "fiu" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
-        # Whole numbers are integers again, also beside missing ones.
-        whole = [None if np.isnan(number) else number for number in plain]
-        if all(number is None or number == round(number) for number in whole):
-            plain = [None if number is None else round(number) for number in whole]
-            kinds[kind_of_values] = dtype
+    plain, kind_of_values = labels_in(values).tolist(), values.dtype.kind
+    is_integer = isinstance(dtype, nw.dtypes.DType) and dtype.is_integer()
+    # Whole numbers are integers again, also beside missing ones.
+    if is_integer and kind_of_values in "fiu" and all(one is None or one % 1 == 0 for one in plain):
+        plain = [None if one is None else int(one) for one in plain]
+        kinds[kind_of_values] = dtype
     for kind in (kinds.get(kind_of_values), None):
         # Each library has errors of its own for values that a type does not hold.
         with suppress(Exception):
             known = kind if isinstance(kind, nw.dtypes.DType) else None
-            return nw.new_series("", plain, known, backend=container)
+            return nw.new_series(str(name), plain, known, backend=container)
     # polars and pyarrow have no columns of several types.
     text = [None if value is None else str(value) for value in plain]
-    return nw.new_series("", text, nw.String(), backend=container)
+    return nw.new_series(str(name), text, nw.String(), backend=container)
 
 
 def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
@@ -575,11 +569,7 @@ def _reader(column: "Column", number: Callable[[Any], Any]) -> Callable[[Any], A
             "blanks around them or by type, such as 1 and '1'. Declare one of each."
         )
     flags = {str(label).lower(): label for label in column.values if isinstance(label, bool)}
-    numbers = {
-        float(label): label
-        for label in column.values
-        if isinstance(label, Real) and not isinstance(label, bool)
-    }
+    numbers = {float(label): label for label in column.values if type(label) in (int, float)}
 
     @cache
     def label_of(value: Any) -> Any:

@@ -178,10 +178,7 @@ class TableSchema:
         conditions `given`, by the name of the column, as in `intervals`. A real number shares its
         unit with others, which a condition may exclude.
         """
-        values = [
-            column.plain_values(units[:, j], uniforms[:, j])
-            for j, column in enumerate(self.columns)
-        ]
+        values = list(map(_column.Column.plain_values, self.columns, units.T, uniforms.T))
         for name, condition in (given or {}).items():
             j = self.names.index(name)
             values[j] = self.columns[j].conditioned(values[j], units[:, j], condition)
@@ -375,10 +372,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
     if not is_list or not all(isinstance(one, Mapping) and "name" in one for one in listed):
         return dict(schema), None
-    columns = {
-        column["name"]: {key: value for key, value in column.items() if key != "name"}
-        for column in listed
-    }
+    columns = {one["name"]: {key: one[key] for key in one if key != "name"} for one in listed}
     if len(columns) < len(listed):
         raise ValueError("the schema declares a column twice.")
     return columns, schema.get("target")
