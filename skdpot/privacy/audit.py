@@ -596,7 +596,7 @@ def audit(
     Returns
     -------
     AuditResult
-        The bound, the counts behind it, and a plot.
+        The bound, and the counts behind it.
 
     Raises
     ------

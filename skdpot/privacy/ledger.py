@@ -378,7 +378,7 @@ class PrivacyLedger:
         (0.5, 0.0)
         """
         about = unit, label, neighbouring, convert, seeded, pending
-        return self._charge({self._part: event}, {self._part: token}, *about)[self._part]
+        return self._charge({self._part: (event, token)}, *about)[self._part]
 
     def finish(self, receipt: Receipt) -> None:
         """Record that the release of a pending charge is made; estimators call it.
@@ -462,10 +462,10 @@ class PrivacyLedger:
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
-        placed: dict[_Place, ev.DpEvent] = {(name, part): events[part] for part in events}
-        named: dict[_Place, str | None] = {(name, part): tokens.get(part) for part in events}
+        releases: dict[_Place, tuple[ev.DpEvent, str | None]]
+        releases = {(name, part): (event, tokens.get(part)) for part, event in events.items()}
         about = unit, label, neighbouring, convert, seeded, False
-        receipts = self._charge(placed, named, *about)
+        receipts = self._charge(releases, *about)
         return {part: receipts[name, part] for part in events}
 
     def quote(self, event: ev.DpEvent, *, unit: str) -> tuple[float, float]:
@@ -649,8 +649,7 @@ class PrivacyLedger:
 
     def _charge(
         self,
-        events: Mapping[_Place, ev.DpEvent],
-        tokens: Mapping[_Place, str | None],
+        releases: Mapping[_Place, tuple[ev.DpEvent, str | None]],
         unit: str,
         label: str,
         neighbouring: str | None,
@@ -658,41 +657,40 @@ class PrivacyLedger:
         seeded: bool,
         pending: bool,
     ) -> dict[_Place, Receipt]:
-        """Record events of parts at once; none whose token is recorded already."""
-        # Most parts have the same event, which is checked and priced once.
-        plain = {
-            id(event): self._check_charge(event, unit, label, neighbouring, convert, seeded)
-            for event in {id(event): event for event in events.values()}.values()
-        }
-        for token in tokens.values():
+        """Record events of parts, with their tokens, at once; none whose token is recorded."""
+        # Most parts have the same event, which is checked and priced once. By identity, because
+        # events that hold lists have no hash.
+        plain: dict[int, ev.DpEvent] = {}
+        for event, token in releases.values():
+            if id(event) not in plain:
+                checked = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+                plain[id(event)] = checked
             if token is not None:
                 _check_text("token", token, longest=200)
-        # By identity, because events that hold lists have no hash.
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
         pairs = {
             key: stated_epsilon_delta(event, self.neighbouring) for key, event in plain.items()
         }
         label = ": ".join((*self._labels, label))
-        found: dict[_Place, tuple[int, str]] = {}
+        receipts: dict[_Place, Receipt] = {}
         bodies = {}
         with self._appending(pending) as records:
             known = self._known[0]
             # Others may have charged meanwhile: what is left of delta is known only now.
             for key, event in plain.items():
                 pairs[key] = pairs[key] or self._pair_for(event, unit)
-            for place, event in events.items():
-                key = id(event)
-                about = unit, label, texts[key], pairs[key], bool(seeded), place, tokens[place]
+            for place, (event, token) in releases.items():
+                about = unit, label, texts[id(event)], pairs[id(event)], bool(seeded), place, token
                 body = rec.charge_body(*about)
-                if tokens[place] not in known.tokens:
+                if token not in known.tokens:
                     bodies[place] = body
                     continue
                 # Its release was charged then. Another one under this name would be free.
-                (number, digest), content = known.tokens[tokens[place]]
-                found[place] = number, digest
+                (number, digest), content = known.tokens[token]
+                receipts[place] = Receipt(self.identity, number, digest)
                 if content != rec.content_of(body):
                     raise ValueError(
-                        f"the token {tokens[place]!r} is that of record {number}, "
+                        f"the token {token!r} is that of record {number}, "
                         f"which is another release: {_format_content(content)}, and not "
                         f"{_format_content(rec.content_of(body))}. Nothing was charged. Give what "
                         "is released now another token; or, if it is to be the release of that "
@@ -704,8 +702,9 @@ class PrivacyLedger:
                 dearest = max(plain, key=lambda key: pairs[key] or (math.inf, 0.0))
                 after = known.after(records)
                 self._check_budget(plain[dearest], pairs[dearest], unit, after)
-        found.update(zip(bodies, ((each.number, each.digest) for each in records), strict=True))
-        return {place: Receipt(self.identity, *found[place]) for place in events}
+        for place, record in zip(bodies, records, strict=True):
+            receipts[place] = Receipt(self.identity, record.number, record.digest)
+        return receipts
 
     @contextlib.contextmanager
     def _appending(self, pending: bool = False, done: Any = None) -> Iterator[list[rec.Record]]:
