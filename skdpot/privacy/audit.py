@@ -96,16 +96,12 @@ def choose_event(
     # A hundredth of the risk. With the full risk, the luckiest of many thresholds would too often
     # lie where hardly any output does.
     cautious = 1.0 - 0.01 * (1.0 - confidence)
-    data_sorted, neighbour_sorted = np.sort(data_scores), np.sort(neighbour_scores)
+    ordered = np.sort(data_scores), np.sort(neighbour_scores)
     thresholds = _thresholds(np.concatenate([data_scores, neighbour_scores]))
     best = -math.inf, float(thresholds[0]), "upper", "data"
     for tail in ("upper", "lower"):
-        data_counts = _tail_counts(data_sorted, thresholds, tail)
-        neighbour_counts = _tail_counts(neighbour_sorted, thresholds, tail)
-        for likelier_on, hits, false_hits in (
-            ("data", data_counts, neighbour_counts),
-            ("neighbour", neighbour_counts, data_counts),
-        ):
+        counts = [_tail_counts(scores, thresholds, tail) for scores in ordered]
+        for likelier_on, (hits, false_hits) in (("data", counts), ("neighbour", counts[::-1])):
             bounds = epsilon_from_counts(hits, false_hits, n_trials, delta, cautious)
             position = int(np.argmax(bounds))
             if bounds[position] > best[0]:

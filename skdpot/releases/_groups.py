@@ -342,13 +342,10 @@ def _longest(shape: tuple[int, ...], n_numbers: int) -> int:
 
 def _halves(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the entries at even and at odd positions, with 0 for a missing last one."""
-    length = array.shape[axis]
-    first = np.take(array, range(0, length, 2), axis=axis)
-    second = np.zeros_like(first)
-    end = [slice(None)] * array.ndim
-    end[axis] = slice(0, length // 2)
-    second[tuple(end)] = np.take(array, range(1, length, 2), axis=axis)
-    return first, second
+    along = np.moveaxis(array, axis, 0)
+    first, second = along[::2], np.zeros_like(along[::2])
+    second[: len(along) // 2] = along[1::2]
+    return np.moveaxis(first, 0, axis), np.moveaxis(second, 0, axis)
 
 
 def _share_of_first(

@@ -29,7 +29,6 @@ from skdpot.tables._frames import (
     suffix_of,
     take_columns,
     take_rows,
-    whole_numbers,
     write_table_file,
 )
 from skdpot.tables._reading import (
@@ -46,4 +45,4 @@ from skdpot.tables._reading import (
     read_units,
     refuse_other_labels,
 )
-from skdpot.tables._schema import FILL_IN, TableSchema, columns_in, read_schema, write_table
+from skdpot.tables._schema import FILL_IN, TableSchema, read_schema, write_table

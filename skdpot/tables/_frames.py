@@ -264,8 +264,9 @@ def make_table(
     array([[30, 'F'],
            [40, 'M']], dtype=object)
     """
+    dtypes = dtypes or [None] * len(columns)
     if container == "array":
-        return as_array(columns)
+        return as_array(list(map(_whole_numbers, columns, dtypes)))
     try:
         library: Any = importlib.import_module(container)
     except ImportError:
@@ -273,7 +274,7 @@ def make_table(
             f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
             "or load(path, container='array')."
         ) from None
-    pairs = list(zip(names, columns, dtypes or [None] * len(columns), strict=True))
+    pairs = list(zip(names, columns, dtypes, strict=True))
     if container == "pandas":
         series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
         # A dictionary would lose columns that share a name.
@@ -291,18 +292,8 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
     return np.column_stack(columns)
 
 
-def whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return numbers as integers of a type if all are whole and it holds them, else as they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.tables import whole_numbers
-    >>> whole_numbers(np.array([1.0, 2.0]), np.dtype("int8")).dtype, whole_numbers(
-    ...     np.array([1.0, 2.5]), np.dtype("int8")
-    ... ).dtype
-    (dtype('int8'), dtype('float64'))
-    """
+def _whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return numbers as integers of a type if all are whole and it holds them, else as they are."""
     with suppress(TypeError), np.errstate(invalid="ignore"):
         # Types of narwhals have the names of NumPy's.
         wanted = np.dtype(str(dtype).lower() if isinstance(dtype, nw.dtypes.DType) else dtype)

@@ -200,8 +200,8 @@ def _floats(values: np.ndarray, *others: type) -> tuple[np.ndarray, bool]:
     if values.dtype != object:
         return values.astype(np.float64), True
     numbers = [_number(value, *others) for value in values.ravel().tolist()]
-    found = np.array([math.nan if number is None else number for number in numbers], np.float64)
-    return found.reshape(values.shape), None not in numbers
+    # None becomes NaN.
+    return np.array(numbers, dtype=np.float64).reshape(values.shape), None not in numbers
 
 
 def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
