@@ -168,32 +168,18 @@ def check_relation(neighbouring: Any) -> None:
     checks.check_choice("neighbouring", neighbouring, RELATIONS)
 
 
-def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
-    """Return an event under another relation than the one it holds under.
+def for_two_records(event: Any) -> ev.DpEvent:
+    """Return an event that holds under "add_remove" as it holds under "replace_one".
 
     Replacing a record is removing it and adding another, so sensitivities at most double, and
-    guarantees follow the rules of groups of two records.
-
-    Parameters
-    ----------
-    event : DpEvent
-        The event under `source`.
-    source, target : {"add_remove", "replace_one"}
-        Neighbouring relations.
-
-    Returns
-    -------
-    DpEvent
-        The same release as it is described under `target`: multipliers are halved, (epsilon,
-        delta) becomes ``(2 epsilon, (1 + exp(epsilon)) delta)``, and (xi, rho)-zero-concentrated
-        privacy becomes ``(3 xi, 4 rho)``. The delta at which a plan is sold stays.
+    guarantees follow the rules of groups of two records: multipliers are halved, (epsilon, delta)
+    becomes ``(2 epsilon, (1 + exp(epsilon)) delta)``, and (xi, rho)-zero-concentrated privacy
+    becomes ``(3 xi, 4 rho)``. The delta at which a plan is sold stays.
 
     Raises
     ------
     ValueError
-        If `source` is "replace_one" and `target` is not: replacing records never changes the size
-        of a data set, so nothing follows about data sets of different sizes. Or if the converted
-        delta would be 1 or more.
+        If the converted delta would be 1 or more.
 
     Notes
     -----
@@ -204,28 +190,10 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     Examples
     --------
     >>> from skdpot.privacy import GaussianDpEvent, PoissonSampledDpEvent
-    >>> from skdpot.privacy.accounting import convert_event
-    >>> convert_event(
-    ...     PoissonSampledDpEvent(0.1, GaussianDpEvent(4.0)), "add_remove", "replace_one"
-    ... )
+    >>> from skdpot.privacy.accounting import for_two_records
+    >>> for_two_records(PoissonSampledDpEvent(0.1, GaussianDpEvent(4.0)))
     PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))
     """
-    event = ev.check_event(event)
-    check_relation(source)
-    check_relation(target)
-    if source == target:
-        return event
-    if source == "replace_one":
-        raise ValueError(
-            "an event under 'replace_one' says nothing about data sets of different sizes, so it "
-            "cannot be converted to 'add_remove': describe the release by its sensitivity to a "
-            "record that is added or removed."
-        )
-    return _for_two_records(event)
-
-
-def _for_two_records(event: Any) -> ev.DpEvent:
-    """Return the guarantee of an event for two records, one removed and one added."""
     match event:
         case ev.GaussianDpEvent() | ev.LaplaceDpEvent():
             # A sum of centred contributions stays one.
@@ -235,19 +203,19 @@ def _for_two_records(event: Any) -> ev.DpEvent:
         case ev.ApproximateDpEvent():
             return _approximate_for_two_records(event)
         case ev.ZCDpEvent():
-            # By Hölder's inequality: see the notes of `convert_event`.
+            # By Hölder's inequality: see the notes.
             return ev.ZCDpEvent(4 * event.rho, 3 * event.xi)
         case ev.ComposedDpEvent():
-            return ev.ComposedDpEvent([_for_two_records(part) for part in event.events])
+            return ev.ComposedDpEvent([for_two_records(part) for part in event.events])
         case ev.NoOpDpEvent():
             return event
         case ev.PlannedDpEvent():
-            return ev.PlannedDpEvent(_for_two_records(event.event), event.delta)
+            return ev.PlannedDpEvent(for_two_records(event.event), event.delta)
         case ev.PoissonSampledDpEvent():
-            part = _for_two_records(event.event)
+            part = for_two_records(event.event)
             return ev.PoissonSampledDpEvent(event.sampling_probability, part)
         case ev.SelfComposedDpEvent():
-            return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
+            return ev.SelfComposedDpEvent(for_two_records(event.event), event.count)
     raise TypeError(f"no rule for a {type(event).__name__}.")
 
 

@@ -155,7 +155,7 @@ class PairFilter:
     >>> from skdpot.privacy.filters import PairFilter
     >>> from skdpot.privacy.events import PureDpEvent
     >>> rule = PairFilter(0.3, 0.0)
-    >>> total = rule.price(PureDpEvent(0.1), "replace_one", (0.1, 0.0))
+    >>> total = rule.price(PureDpEvent(0.1), (0.1, 0.0))
     >>> thrice = total.plus(total).plus(total)
     >>> rule.admits(thrice), rule.admits(thrice.plus(total))
     (True, False)
@@ -167,7 +167,7 @@ class PairFilter:
     def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
 
-    def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
+    def price(self, event: ev.DpEvent, pair: Pair | None) -> Total:
         """Return the price of one release, given the pair that it was sold as."""
         if pair is None:
             return Total(epsilon=float("inf"))
@@ -214,7 +214,7 @@ class MixtureFilter:
     >>> from skdpot.privacy.filters import MixtureFilter, Total
     >>> from skdpot.privacy.events import GaussianDpEvent
     >>> rule = MixtureFilter(1.0, 1e-5, slack=1e-5)
-    >>> price = rule.price(GaussianDpEvent(40.0), "replace_one", None)
+    >>> price = rule.price(GaussianDpEvent(40.0), None)
     >>> total, admitted = price, 0
     >>> while rule.admits(total):
     ...     total, admitted = total.plus(price), admitted + 1
@@ -241,7 +241,7 @@ class MixtureFilter:
         # of them costs the same relative share of the slack.
         self._excess = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
-    def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
+    def price(self, event: ev.DpEvent, pair: Pair | None) -> Total:
         """Return the price of one release, given the pair that it was sold as."""
         # Its other prices are those without sampling, and much larger.
         if pair is not None and _is_planned_sample(event):
@@ -284,7 +284,7 @@ class MixtureFilter:
 
         def admits(epsilon: float) -> bool:
             # No pure release is worse than one of which nothing else is known.
-            return self.admits(total.plus(self.price(ev.PureDpEvent(epsilon), "", None)))
+            return self.admits(total.plus(self.price(ev.PureDpEvent(epsilon), None)))
 
         most = self.epsilon if admits(self.epsilon) else _bisect(admits, self.epsilon)[0]
         return most, delta

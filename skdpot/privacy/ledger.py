@@ -17,7 +17,7 @@ from typing import Any
 
 from skdpot.privacy import events as ev
 from skdpot.privacy import records as rec
-from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
+from skdpot.privacy.accounting import RELATIONS, for_two_records, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import FORMAT
@@ -645,7 +645,13 @@ class PrivacyLedger:
                 f"{relation!r}. Describe it for the relation of the ledger, or pass "
                 "convert=True to pay the price of a conversion."
             )
-        return convert_event(event, neighbouring, relation)
+        if neighbouring == "replace_one":
+            raise ValueError(
+                "an event under 'replace_one' says nothing about data sets of different sizes, so "
+                "it cannot be converted to 'add_remove': describe the release by its sensitivity "
+                "to a record that is added or removed."
+            )
+        return for_two_records(event)
 
     def _charge(
         self,

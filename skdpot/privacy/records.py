@@ -575,7 +575,7 @@ class History:
         # refused has not decided it.
         key = self.rule, body["event"], pair
         if key not in self.prices:
-            self.prices[key] = self.rule.price(event, self.settings["neighbouring"], pair)
+            self.prices[key] = self.rule.price(event, pair)
         before = self.totals.get(place)
         cost = self.prices[key]
         self.totals[place] = cost if before is None else before.plus(cost)
