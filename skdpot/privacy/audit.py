@@ -7,7 +7,7 @@ import decimal
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -150,7 +150,7 @@ class Outcomes:
     kinds : list of str
         The kind of every output: an array's type and shape, another type with its text, or the
         class of an error.
-    numbers : list of ndarray
+    numbers : list of ndarray, or ndarray of shape (n_outputs, n_numbers)
         The numbers in every output; an output without numbers has none.
     """
 
@@ -158,16 +158,13 @@ class Outcomes:
         if not isinstance(outputs, np.ndarray):
             outputs = _joined([[output] for output in outputs])
         self.outputs = outputs
-        self._matrix = None
-        if isinstance(self.outputs, np.ndarray):
+        self.numbers: Sequence[np.ndarray] | np.ndarray
+        if isinstance(outputs, np.ndarray):
             # Many of one kind at once, which is much faster.
-            self._matrix = _real_numbers(self.outputs).reshape(len(self.outputs), -1)
-            kind = f"{self.outputs.dtype}{self.outputs.shape[1:]}"
-            self.kinds, self.numbers = [kind] * len(self.outputs), list(self._matrix)
+            self.numbers = _real_numbers(outputs).reshape(len(outputs), -1)
+            self.kinds = [f"{outputs.dtype}{outputs.shape[1:]}"] * len(outputs)
         else:
-            described = list(map(_described, self.outputs))
-            self.kinds = [kind for kind, _ in described]
-            self.numbers = [numbers for _, numbers in described]
+            self.kinds, self.numbers = map(list, zip(*map(_described, outputs), strict=True))
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -177,8 +174,8 @@ class Outcomes:
 
     def padded(self, width: int) -> np.ndarray:
         """Return the numbers as rows of this width, padded with zeros or cut off."""
-        if self._matrix is not None and self._matrix.shape[1] == width:
-            return self._matrix
+        if isinstance(self.numbers, np.ndarray) and self.numbers.shape[1] == width:
+            return self.numbers
         rows = np.zeros((len(self), width))
         for row, numbers in zip(rows, self.numbers, strict=True):
             row[: len(numbers)] = numbers[:width]
@@ -398,7 +395,7 @@ def candidates(
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     features, n_features = _features_of(data, neighbour)
-    if max(len(numbers) for numbers in data.numbers + neighbour.numbers) == 1:
+    if max(len(numbers) for numbers in (*data.numbers, *neighbour.numbers)) == 1:
         yield "value", _by_value
     logistic = LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
     products = PolynomialFeatures(include_bias=False)
@@ -661,11 +658,9 @@ def audit(
     )
     half = n_trials // 2
     first = tuple(part[:half] for part in outcomes)
-    held_out = tuple(part[half:] for part in outcomes)
     name, score, threshold, tail, likelier_on = _choose(first, delta, confidence, log_density_ratio)
-    scores = [score(part) for part in held_out]
-    inside = [part >= threshold if tail == "upper" else part <= threshold for part in scores]
-    counts = tuple(int(np.count_nonzero(part)) for part in inside)
+    scores = [score(part[half:]) for part in outcomes]
+    counts = [int(_tail_counts(np.sort(part), np.asarray(threshold), tail)) for part in scores]
     hits, false_hits = counts if likelier_on == "data" else counts[::-1]
     bound = epsilon_from_counts(hits, false_hits, n_trials - half, delta, confidence)
     return AuditResult(

@@ -405,9 +405,8 @@ def _instead_of_ledger(given: Any) -> str:
             f"got the path {path}. Open the ledger that is there with PrivacyLedger.open({path}), "
             f"or create one with PrivacyLedger(epsilon, delta, path={path})."
         )
-    if isinstance(given, type):
-        return f"got the class {given.__name__}. Create one: PrivacyLedger(epsilon, delta)."
-    return f"got {type(given).__name__}. Create one with PrivacyLedger(epsilon, delta)."
+    what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+    return f"got {what}. Create one with PrivacyLedger(epsilon, delta)."
 
 
 def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:

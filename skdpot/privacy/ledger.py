@@ -236,8 +236,8 @@ class PrivacyLedger:
         """Set all attributes of a ledger except its history."""
         if key is not None and not (isinstance(key, bytes) and key):
             raise ValueError("key must be None or bytes, and not empty.")
-        self._temporary = path is None
         self.path = _temporary_file() if path is None else path
+        self._where = "a temporary file" if path is None else str(path)
         self._chain = rec.Chain(self.path, key)
         self._part: _Place = _WHOLE
         self._labels: tuple[str, ...] = ()
@@ -302,10 +302,6 @@ class PrivacyLedger:
     def allow_seeded(self) -> bool:
         """Return whether reproducible releases are recorded rather than refused."""
         return bool(self._known[0].settings["allow_seeded"])
-
-    @property
-    def _where(self) -> str:
-        return "a temporary file" if self._temporary else str(self.path)
 
     def _seen_as(self, part: _Place, labels: tuple[str, ...]) -> "PrivacyLedger":
         """Return an object for the same file and history that charges a part."""
@@ -549,7 +545,12 @@ class PrivacyLedger:
             If the name is taken by another partition, or this is itself a part.
         """
         check_flag("fixed_key", fixed_key)
-        declared: dict[str, Any] = {"parts": _check_parts(parts), "fixed_key": bool(fixed_key)}
+        names = [] if isinstance(parts, str) else list(parts)
+        for each in names:
+            _check_text("a part", each)
+        if not names or len(set(names)) < len(names):
+            raise ValueError("parts must be a list of at least one name, all different.")
+        declared: dict[str, Any] = {"parts": names, "fixed_key": bool(fixed_key)}
         _check_text("name", name)
         self._check_is_whole()
 
@@ -566,7 +567,7 @@ class PrivacyLedger:
                 "cannot be changed; use another name."
             )
         # Views: all parts share the file, the history and the budget of the whole.
-        return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
+        return {part: self._seen_as((name, part), self._labels) for part in names}
 
     def labelled(self, label: str) -> "PrivacyLedger":
         """Return this ledger with a text in front of the labels of its charges.
@@ -1103,18 +1104,6 @@ def _check_text(name: str, value: Any, longest: float = math.inf) -> None:
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
     if len(value) > longest:
         raise ValueError(f"{name} has {len(value)} characters, more than {longest}: use a digest.")
-
-
-def _check_parts(parts: Iterable[str]) -> list[str]:
-    """Return the names of a partition's parts, or raise."""
-    if isinstance(parts, str):
-        raise ValueError("parts must be the names of all parts, got one text.")
-    names = list(parts)
-    for name in names:
-        _check_text("a part", name)
-    if not names or len(set(names)) < len(names):
-        raise ValueError("parts must be at least one name, all different.")
-    return names
 
 
 def _format_settings(settings: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases._sums import NoisyRelease, VectorRelease
 
-_TINY = 1e-9
 LARGEST_GRID = 4096
 _MOST_BINS = 64
 # A group whose size is below this many deviations of the noise is unknown.
@@ -70,7 +69,7 @@ class UnitLayout:
 
         It is raised to a small number if all points are equal.
         """
-        return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
+        return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), 1e-9)
 
     def read(self, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the numbers and the categories of private records, without errors.

@@ -57,9 +57,8 @@ def check_bounds(
             "lists in the order of the columns."
         )
     try:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
         # Copies: the caller may change the arrays later.
-        low, high = (np.array(np.broadcast_to(bound, n_features)) for bound in (low, high))
+        low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:
         raise ValueError(message) from error
     with np.errstate(all="ignore"):

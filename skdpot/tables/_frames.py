@@ -274,13 +274,13 @@ def make_table(
             f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
             "or load(path, container='array')."
         ) from None
-    pairs = list(zip(names, columns, dtypes, strict=True))
     if container == "pandas":
-        series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
+        series = [_pandas_series(library, *pair) for pair in zip(columns, dtypes, strict=True)]
         # A dictionary would lose columns that share a name.
-        frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
+        frame = library.concat(series, axis=1, keys=list(names))
         return frame if index is None else frame.set_axis(index)
-    made = [_series(container, *pair).to_frame() for pair in pairs]
+    named = zip(names, columns, dtypes, strict=True)
+    made = [_series(container, *each).to_frame() for each in named]
     # `from_dict` would lose the order of enumerations.
     return nw.concat(made, how="horizontal").to_native()
 

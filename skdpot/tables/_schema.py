@@ -96,10 +96,9 @@ class TableSchema:
 
     def classes_of(self, units: np.ndarray) -> np.ndarray:
         """Return the classes of the target's units."""
-        target = None if self.target is None else self.columns[self.target]
-        if target is None or target.kind != _column.NUMERIC:
+        if self.target is None or not self.has_bands:
             return units
-        return np.searchsorted(target.band_starts(), units, side="right") - 1
+        return np.searchsorted(self.columns[self.target].band_starts(), units, side="right") - 1
 
     def without_target(self) -> "TableSchema":
         """Return the schema without the target, which is the last column."""
