@@ -47,7 +47,7 @@ from skdpot.privacy.charging import (
 )
 from skdpot.privacy.checks import redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
-from skdpot.privacy.noise import make_source
+from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
 from skdpot.tables import person_codes, refuse_other_rows
@@ -589,7 +589,7 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
+def draw_candidates(param_distributions: Any, count: int, source: NoiseSource) -> list[dict]:
     """Return the parameters of candidates, drawn independently from one distribution.
 
     `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are

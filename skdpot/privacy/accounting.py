@@ -53,7 +53,7 @@ _RAREST = 1e-12
 _LEAST_NOISE = 1e-50
 
 
-def as_written(number: Any) -> Any:
+def as_written(number: Fraction | float) -> Any:
     """Return the decimal number that a double is written as: 0.1 is one tenth.
 
     It is the shortest decimal that rounds to the double, and may be less or more than it. Fractions
@@ -254,7 +254,7 @@ def exact_pure(event: ev.DpEvent) -> Fraction | float:
     return sum((count * exact_loss(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
 
 
-def exact_loss(leaf: Any) -> Any:
+def exact_loss(leaf: ev.DpEvent) -> Fraction | float:
     """Return the exact epsilon of one basic or sampled event apart from failures, or infinity."""
     match leaf:
         case ev.PureDpEvent() | ev.ApproximateDpEvent():

@@ -215,7 +215,7 @@ def _as_numbers(output: Any) -> np.ndarray | None:
 
 
 def collect(
-    release: Any,
+    release: Callable,
     pair: tuple[Any, Any],
     n_trials: int,
     *,
@@ -251,7 +251,7 @@ def collect(
     return Outcomes(first), Outcomes(second)
 
 
-def _run_singly(release: Any, data: Any, size: int, seeds: Any) -> list:
+def _run_singly(release: Callable, data: Any, size: int, seeds: Any) -> list:
     outputs: list[Any] = []
     for seed in seeds:
         keywords = {} if seed is None else {"random_state": int(seed)}
@@ -263,7 +263,7 @@ def _run_singly(release: Any, data: Any, size: int, seeds: Any) -> list:
     return outputs
 
 
-def _run_vectorized(release: Any, data: Any, size: int, seeds: Any) -> Any:
+def _run_vectorized(release: Callable, data: Any, size: int, seeds: Any) -> Any:
     keywords = {} if seeds[0] is None else {"random_state": int(seeds[0])}
     try:
         outputs = release(data, size, **keywords)
@@ -294,7 +294,7 @@ def _joined(chunks: list) -> Any:
 # others than it has learned from.
 
 
-def _by_ratio(log_density_ratio: Any) -> Callable[[Outcomes], np.ndarray]:
+def _by_ratio(log_density_ratio: Callable) -> Callable[[Outcomes], np.ndarray]:
     """Return the score of a function that knows the densities and needs no learning."""
 
     def score(outcomes: Outcomes) -> np.ndarray:
@@ -335,7 +335,7 @@ def _by_value(outcomes: Outcomes) -> np.ndarray:
 
 
 def _by_classifier(
-    model: Any, features: Any, data: Outcomes, neighbour: Outcomes
+    model: Any, features: Callable, data: Outcomes, neighbour: Outcomes
 ) -> Callable[[Outcomes], np.ndarray]:
     """Return the decision of a classifier that was trained on outputs of both data sets."""
     from sklearn.exceptions import ConvergenceWarning

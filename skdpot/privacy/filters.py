@@ -6,7 +6,7 @@ them from its first charge on. Choosing the better one afterwards would not be s
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import starmap, zip_longest
@@ -37,9 +37,9 @@ class Total(NamedTuple):
         Renyi divergences at the orders of the ledger; sums are rounded up.
     """
 
-    epsilon: Any = Fraction(0)
-    delta: Any = Fraction(0)
-    pure: Any = Fraction(0)
+    epsilon: Fraction | float = Fraction(0)
+    delta: Fraction | float = Fraction(0)
+    pure: Fraction | float = Fraction(0)
     failure: Fraction = Fraction(0)
     squared_mu: float = 0.0
     renyi: tuple[float, ...] = ()
@@ -94,7 +94,7 @@ def stated_epsilon_delta(event: ev.DpEvent, neighbouring: str) -> tuple[float, f
     return epsilon, delta
 
 
-def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction] | None:
+def _exact_pair(event: ev.DpEvent, plan_price: Callable) -> tuple[Fraction, Fraction] | None:
     """Return the exact pair of an event, given the epsilon of a plan as a function of its delta."""
     epsilon = delta = Fraction(0)
     for leaf, count in ev.leaves(event, into_plans=False):
@@ -319,7 +319,7 @@ class MixtureFilter:
         return min(candidates)
 
 
-def _difference(budget: Any, amount: Any) -> float:
+def _difference(budget: Fraction | float, amount: Fraction | float) -> float:
     """Return the rest of a budget after an amount, rounded down."""
     if not math.isfinite(budget):
         return float(budget)
@@ -335,7 +335,7 @@ def _is_planned_sample(event: ev.DpEvent) -> bool:
     )
 
 
-def _bisect(holds: Any, upper: float) -> tuple[float, float]:
+def _bisect(holds: Callable[[float], bool], upper: float) -> tuple[float, float]:
     """Return the ends of a short interval in which a monotone condition becomes false."""
     lower = 0.0
     # As many halvings as take 2**40 to 2**-60.

@@ -385,7 +385,7 @@ class PrivacyLedger:
             What `charge` returned. If this cannot be recorded, the charge stays listed as "charged,
             not released", and nothing is raised: the release is there.
         """
-        with contextlib.suppress(rec.LedgerError), self._appending(done=receipt.number):
+        with contextlib.suppress(rec.LedgerError), self._appending(False, receipt.number):
             pass
 
     def charge_parts(
@@ -555,7 +555,7 @@ class PrivacyLedger:
         self._check_is_whole()
 
         # In a transaction: another process may declare it at the same time.
-        with self._appending() as records:
+        with self._appending(False) as records:
             if name not in self._known[0].partitions:
                 body = {"kind": "partition", "name": name, **declared}
                 records += self._chain.after(self._known[0].last, [body])
@@ -714,7 +714,7 @@ class PrivacyLedger:
         return receipts
 
     @contextlib.contextmanager
-    def _appending(self, pending: bool = False, done: Any = None) -> Iterator[list[rec.Record]]:
+    def _appending(self, pending: bool, done: int | None = None) -> Iterator[list[rec.Record]]:
         """Give the list of the records to append, once all that others have recorded is known."""
         with rec.one_at_a_time:
             with self._chain.appending(self._known[0].last, pending, done) as (news, records):

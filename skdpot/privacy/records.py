@@ -37,7 +37,7 @@ class BudgetExceededError(ValueError):
         budget.
     """
 
-    def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
+    def __init__(self, message: str, asked: Pair, spent: Pair, left: Pair) -> None:
         # All go into args, from which pickles of workers restore the error.
         super().__init__(message, asked, spent, left)
         self.asked, self.spent, self.left = asked, spent, left
@@ -198,14 +198,12 @@ class Chain:
         with self._new_file(path) as copy, self._open() as file:
             file.backup(copy)
 
-    def after(self, previous: Record, bodies: Iterable[Any]) -> list[Record]:
+    def after(self, previous: Record, bodies: Iterable[dict[str, Any] | str]) -> list[Record]:
         """Return the records of bodies, or of their texts, each of which follows the one before."""
         records, last = [], previous
-        for body in bodies:
-            text = body
-            if isinstance(body, dict):
-                # Auditors read it without Python: keys in order, and no NaN.
-                text = json.dumps(body, sort_keys=True, allow_nan=False)
+        for one in bodies:
+            # Auditors read it without Python: keys in order, and no NaN.
+            text = one if isinstance(one, str) else json.dumps(one, sort_keys=True, allow_nan=False)
             message = f"{last.digest}\n{text}".encode()
             if self.key is None:
                 digest = hashlib.sha256(message).hexdigest()
@@ -443,7 +441,7 @@ def check_settings(
     }
 
 
-def json_number(number: float) -> Any:
+def json_number(number: float) -> float | str:
     """Return a number in a form for JSON, in which infinity is text."""
     return float(number) if math.isfinite(number) else "inf"
 

@@ -215,7 +215,7 @@ class Column:
         The category that all undeclared labels are read as; None without one.
     """
 
-    name: Any
+    name: str | int
     kind: str
     missing: bool = False
     low: float = 0
@@ -226,7 +226,7 @@ class Column:
     values: tuple = ()
     position: int | None = None
     dtype: Any = None
-    other: Any = None
+    other: str | int | float | None = None
 
     @cached_property
     def labels(self) -> np.ndarray | None:
@@ -625,7 +625,7 @@ def date_number(value: Any, unit: str) -> Any:
     return None if date is None else int(date.astype(f"datetime64[{UNITS[unit]}]").astype(int))
 
 
-def last_number(value: Any, unit: str) -> Any:
+def last_number(value: Any, unit: str) -> int | None:
     """Return the last number of a range that ends at a date; a day without a time counts whole.
 
     Examples

@@ -54,7 +54,7 @@ class Table:
         self.X, self.container = X, library_of(type(X))
         # NumPy finds the types of lists in their values, which are private.
         self._has_types = self.container != "array" or sparse.issparse(X) or hasattr(X, "dtype")
-        self._labels: dict[Any, np.ndarray] = {}
+        self._labels: dict[int | None, np.ndarray] = {}
         if self.container != "array":
             return
         kind = type(X)
@@ -82,7 +82,7 @@ class Table:
             return list(range(self.X.shape[1]))
         return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
 
-    def dtype(self, position: Any) -> Any:
+    def dtype(self, position: int | None) -> Any:
         """Return the type of a data frame's column, None for arrays.
 
         For pandas it is the library's own: narwhals looks into the values of objects, which are
@@ -94,24 +94,24 @@ class Table:
             return self.X.dtypes.iloc[position]
         return self.series(position).dtype
 
-    def series(self, position: Any) -> Any:
+    def series(self, position: int | None) -> Any:
         """Return a column as it is stored, those of data frames as a series of narwhals."""
         # By position: names of pandas may repeat, and those of arrays are none.
         column = take_columns(self.X, position)
         return _in_narwhals(column.toarray()[:, 0] if sparse.issparse(column) else column)
 
-    def column(self, position: Any) -> np.ndarray:
+    def column(self, position: int | None) -> np.ndarray:
         """Return a column in the form of `plain_values`."""
         return plain_values(self.series(position))
 
-    def labels(self, position: Any) -> np.ndarray:
+    def labels(self, position: int | None) -> np.ndarray:
         """Return a column as objects, with None for missing values; it is read once."""
         # A private object's own code runs when it is compared, so that it is asked only once.
         if position not in self._labels:
             self._labels[position] = labels_in(self.column(position))
         return self._labels[position]
 
-    def kind(self, position: Any) -> str:
+    def kind(self, position: int | None) -> str:
         """Return the letter of `kind_of` for a column.
 
         The types of lists are found in their values, and say nothing.
@@ -247,7 +247,7 @@ def labels_in(values: np.ndarray) -> np.ndarray:
 
 
 def make_table(
-    container: str, names: Any, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
+    container: str, names: list, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
 ) -> Any:
     """Return columns of numbers, dates or objects as a table.
 

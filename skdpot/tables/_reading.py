@@ -142,7 +142,7 @@ def _check_names(names: list, declared: list) -> None:
 # ------------------
 
 
-def _numbers_in(table: _frames.Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
+def _numbers_in(table: _frames.Table, place: int, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
     Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
@@ -286,7 +286,7 @@ def _columns_with_missing(table: _frames.Table) -> str:
     return f"Columns with missing values: {list(compress(table.names, missing))}."
 
 
-def refuse_other_labels(labels: Any, declared: Any, name: str) -> None:
+def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> None:
     """Raise if private labels have a type that none of the declared ones has; no value raises."""
     column = Column(name, NOMINAL, values=tuple(declared))
     _refuse(column.type_problems(_frames.kind_of(labels)))

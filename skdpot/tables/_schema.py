@@ -310,7 +310,7 @@ def write_table(
            [40, 'M']], dtype=object)
     """
     named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
-    pairs = [_typed_values(container, column, named[column.name]) for column in schema.declared]
+    pairs = [_typed(container, column, named[column.name]) for column in schema.declared]
     columns = [array for array, _ in pairs]
     # Integers that may be missing are objects elsewhere.
     if container == "array" and all(
@@ -321,7 +321,7 @@ def write_table(
     return make_table(container, names, columns, [dtype for _, dtype in pairs])
 
 
-def _typed_values(container: str, column: Any, values: np.ndarray) -> tuple[np.ndarray, Any]:
+def _typed(container: str, column: _column.Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
     if column.unit is not None and container == "array":
         # Dates of Python; NaT becomes None.
