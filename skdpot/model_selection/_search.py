@@ -483,8 +483,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # What is printed is a function of the number of blocks: one line for each, without times.
         counts: dict[str, Any] = {"bar_format": "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}"}
         counts |= {"mininterval": 0, "miniters": 1, "disable": not self.verbose}
-        title = type(self).__name__
-        watched = plain_bar(blocks, title, len(blocks), unit=" blocks", **counts)
+        watched = plain_bar(blocks, type(self).__name__, len(blocks), unit=" blocks", **counts)
         with watched, silence():
             # Threads share numpy's global random numbers, so those of a block would depend on the
             # concurrent work on other blocks, which have other records.

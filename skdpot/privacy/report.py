@@ -215,8 +215,7 @@ class LedgerReport(Report):
         if not math.isfinite(epsilon):
             return f"No {unit} is protected: what was released has no finite epsilon."
         seeded = sum(entry.seeded for entry in self.entries if entry.unit == unit)
-        verbs = {"replace_one": "replacing", "add_remove": "adding or removing"}
-        changing = verbs[self.neighbouring]
+        changing = "replacing" if self.neighbouring == "replace_one" else "adding or removing"
         who = f"Every {unit} is protected:"
         if seeded:
             who = (

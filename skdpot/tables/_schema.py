@@ -392,13 +392,12 @@ def _read_column(name: Any, declared: Any) -> _column.Column:
     in_full = _as_mapping(name, declared)
     keys = set(in_full)
     kinds = keys & _KEYS.keys()
-    if len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]:
+    missing, dtype = in_full.get("missing", False), in_full.get("dtype")
+    is_wrong = len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]
+    if is_wrong or not isinstance(missing, bool):
         unknown = keys - _KEYS.keys() - set().union(*_KEYS.values())
         why = f"there is no key {to_display(min(unknown, key=str))}" if unknown else ""
         raise ValueError(_wrong(name, declared, why))
-    missing, dtype = in_full.get("missing", False), in_full.get("dtype")
-    if not isinstance(missing, bool):
-        raise ValueError(_wrong(name, declared))
     if dtype not in (None, "category", "string"):
         raise ValueError(_wrong(name, declared, "a schema has no dtype: convert the drawn column"))
     key = min(kinds)
