@@ -8,12 +8,12 @@ from skdpot.tables._column import (
     ORDINAL,
     Column,
     check_bounds,
+    column_index,
     declared_labels,
     is_missing,
     label_codes,
     objects,
     one_by_one,
-    place_of,
     simplest_number,
 )
 from skdpot.tables._frames import (

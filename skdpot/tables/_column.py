@@ -500,7 +500,7 @@ class Column:
         return units[0], units[1] + 1
 
 
-def place_of(key: Any, columns: list[Column]) -> int | None:
+def column_index(key: Any, columns: list[Column]) -> int | None:
     """Return the position of the column with this name or position in X; None without one."""
     names = [column.name for column in columns]
     # Integers are names where columns are named by them: others of X may have that name.

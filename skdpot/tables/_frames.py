@@ -430,13 +430,13 @@ def read_table_file(
     declared = {str(column.name).strip(): column for column in columns}
     number = partial(number_in_file, decimal=decimal, missing=_MISSING.union(na))
     names = []
-    for place, name in enumerate(_stripped(frame.columns)):
+    for position, name in enumerate(_stripped(frame.columns)):
         column = declared.get(name)
         # Names of a schema may be integers; those of a file are text.
         names.append(name if column is None else column.name)
         if column is not None:
-            values = list(map(_reader(column, number), frame.iloc[:, place].tolist()))
-            frame.isetitem(place, pandas.Series(values, dtype=object))
+            values = list(map(_reader(column, number), frame.iloc[:, position].tolist()))
+            frame.isetitem(position, pandas.Series(values, dtype=object))
     return frame.set_axis(names, axis=1)
 
 

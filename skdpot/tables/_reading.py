@@ -90,17 +90,17 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
     values, problems = [], []
     for column in schema.columns:
-        place = names.index(column.name)
+        position = names.index(column.name)
         if column.kind == NUMERIC:
-            read, problem = _numbers_in(table, place, column)
+            read, problem = _numbers_in(table, position, column)
             if problem and not private:
                 # Such a column causes no further complaint.
                 read = np.full(len(table), column.low)
             # What such types hold may be numbers, or dates; text alone is none.
-            is_mistyped = table.kind(place) not in ("biufO" if column.unit is None else "MUO")
+            is_mistyped = table.kind(position) not in ("biufO" if column.unit is None else "MUO")
         else:
-            read, is_mistyped = _frames.labels_in(table.column(place)), True
-            problem = column.type_problems(table.kind(place))
+            read, is_mistyped = _frames.labels_in(table.column(position)), True
+            problem = column.type_problems(table.kind(position))
         values.append(read)
         problems += problem if is_mistyped or not private else []
     return values, problems
@@ -142,20 +142,20 @@ def _check_names(names: list, declared: list) -> None:
 # ------------------
 
 
-def _numbers_in(table: _frames.Table, place: int, column: Column) -> tuple[np.ndarray, list[str]]:
+def _numbers_in(table: _frames.Table, j: int, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
     Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
     declared.
     """
     if column.unit is not None:
-        numbers, are_valid = numbers_of_dates(table.series(place), column.unit)
+        numbers, are_valid = numbers_of_dates(table.series(j), column.unit)
         wrong = (
             f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
             "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
         )
     else:
-        numbers, are_valid = _floats(table.column(place))
+        numbers, are_valid = _floats(table.column(j))
         wrong = (
             f"column {column.name!r} is declared numeric, and has values that are not numbers. "
             "Convert text to numbers first, as by pandas.to_numeric; dates have dates as bounds, "
@@ -183,7 +183,7 @@ def as_numbers(X: Any) -> Any:
         given = X if hasattr(X, "dtype") or sparse.issparse(X) else _frames.rows_as_array(X, object)
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
-        kinds = {table.kind(place) for place in range(len(table.names))}
+        kinds = {table.kind(position) for position in range(len(table.names))}
     # The type is public, and holds no numbers whatever its values are.
     if kinds & set("UST"):
         raise ValueError("could not convert a type of text")
@@ -281,7 +281,7 @@ def labels_of(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
 
 def _columns_with_missing(table: _frames.Table) -> str:
     """Return a sentence that names all columns with missing values, for errors about open rows."""
-    values = [table.column(place).tolist() for place in range(len(table.names))]
+    values = [table.column(position).tolist() for position in range(len(table.names))]
     missing = [any(map(is_missing, column)) for column in values]
     return f"Columns with missing values: {list(compress(table.names, missing))}."
 

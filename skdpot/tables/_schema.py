@@ -63,8 +63,8 @@ class TableSchema:
     def declared(self) -> list[_column.Column]:
         """Return all declared columns, learned or not."""
         declared = list(self.columns)
-        for place, column in self.others:
-            declared.insert(place, column)
+        for position, column in self.others:
+            declared.insert(position, column)
         return declared
 
     @property
