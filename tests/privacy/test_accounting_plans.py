@@ -446,6 +446,19 @@ def test_centred_sums_of_the_theory_page():
         assert epsilon_of(1.0, 1e-6, **asked, centred=True) == epsilon_of(1.0, 1e-6, **asked)
 
 
+def test_a_sample_of_sums_of_which_one_is_not_centred_costs_as_if_none_were():
+    plain, centred = GaussianDpEvent(4.0), CentredGaussianDpEvent(4.0)
+    prices = [
+        plan_epsilon(
+            SelfComposedDpEvent(PoissonSampledDpEvent(0.02, ComposedDpEvent([noise, plain])), 100),
+            1e-6,
+            neighbouring="replace_one",
+        )
+        for noise in (plain, centred)
+    ]
+    assert prices[0] == prices[1]
+
+
 def replaced_records_delta(noise_multiplier, rate, epsilon, first, second):
     """The delta of one step for scalar records, on a fine grid of outputs."""
     z = np.linspace(-12, 12, 50_001) * noise_multiplier
