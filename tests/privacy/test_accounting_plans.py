@@ -447,16 +447,12 @@ def test_centred_sums_of_the_theory_page():
 
 
 def test_a_sample_of_sums_of_which_one_is_not_centred_costs_as_if_none_were():
-    plain, centred = GaussianDpEvent(4.0), CentredGaussianDpEvent(4.0)
-    prices = [
-        plan_epsilon(
-            SelfComposedDpEvent(PoissonSampledDpEvent(0.02, ComposedDpEvent([noise, plain])), 100),
-            1e-6,
-            neighbouring="replace_one",
-        )
-        for noise in (plain, centred)
-    ]
-    assert prices[0] == prices[1]
+    plain, prices = GaussianDpEvent(4.0), set()
+    for noise in (plain, CentredGaussianDpEvent(4.0)):
+        sample = PoissonSampledDpEvent(0.02, ComposedDpEvent([noise, plain]))
+        every = SelfComposedDpEvent(sample, 100)
+        prices.add(plan_epsilon(every, 1e-6, neighbouring="replace_one"))
+    assert len(prices) == 1
 
 
 def replaced_records_delta(noise_multiplier, rate, epsilon, first, second):
