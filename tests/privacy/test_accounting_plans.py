@@ -663,7 +663,8 @@ def test_no_event_costs_less_than_the_probability_of_an_unbounded_loss(trees, re
         assert truth <= failure_delta(event), event
         if pair is not None:
             sold = pairs.price(event, pair)
-            assert truth <= sold.delta <= Fraction(repr(pair[1])), event
+            epsilon, delta = map(Fraction, map(repr, pair))
+            assert truth <= sold.delta <= delta and sold.epsilon <= epsilon, event
             assert has(event, PlannedDpEvent) or sold.delta <= most, event
         for delta in (0.0, 0.999 * float(truth)) if truth else ():
             assert plan_epsilon(event, delta, neighbouring=relation) == math.inf, event
