@@ -288,7 +288,7 @@ def make_table(
 def as_array(columns: list[np.ndarray]) -> np.ndarray:
     """Return columns as one array: of numbers if all are numbers, else of objects."""
     if any(column.dtype == object for column in columns):
-        columns = [column.astype(object) for column in columns]
+        columns = [column.astype(object, copy=False) for column in columns]
     return np.column_stack(columns)
 
 
