@@ -215,26 +215,22 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
             f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
             "example to days since a fixed day."
         )
-    values = table.column(column.position)
-    if may_miss and values.dtype == object:
-        # pandas.NA has no conversion to a double.
-        values = objects([math.nan if is_missing(value) else value for value in values])
+    is_other_type, values = False, table.column(column.position)
     try:
-        numbers = values.astype(np.float64)
+        numbers, are_read = values.astype(np.float64), True
     except Exception as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        finite = not any(is_missing(value) for value in values.tolist())
-    else:
-        finite = not (np.isinf(numbers) | (np.isnan(numbers) & (not may_miss))).any()
-        if finite:
-            return numbers
+        is_other_type = isinstance(error, TypeError)
+        # pandas.NA has no conversion to a double.
+        numbers, are_read = _floats(values, str)
+    if are_read and (np.isfinite(numbers) | (np.isnan(numbers) & may_miss)).all():
+        return numbers
     # Raised outside of the handler, so that the original message is not their context.
-    if not finite and may_miss:
+    if are_read and may_miss:
         raise ValueError(
             f"Input X contains infinity, in column {column.name!r}, which is not a missing value: "
             "make it NaN, or a number."
         )
-    if not finite:
+    if are_read or (not may_miss and any(map(is_missing, values.tolist()))):
         advice = (
             "With epsilon, leave out the rows that have missing numbers, or fill in a number that "
             "is public. Do not impute from private rows: what an imputer learns of them has no "
@@ -247,7 +243,7 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
                 f"{_columns_with_missing(table)}"
             )
         raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
-    raise kind(
+    raise (TypeError if is_other_type else ValueError)(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
         "a string or a number. Name columns of categories by categorical_features, or with epsilon "
         "by categories."
