@@ -636,7 +636,7 @@ class PrivacyLedger:
         check_choice("unit", unit, rec.UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
-        relation = self.neighbouring
+        relation = self._known[0].settings["neighbouring"]
         if neighbouring is None or neighbouring == relation:
             return event
         check_choice("neighbouring", neighbouring, RELATIONS)
@@ -675,9 +675,8 @@ class PrivacyLedger:
             if token is not None:
                 _check_text("token", token, longest=200)
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
-        pairs = {
-            key: stated_epsilon_delta(event, self.neighbouring) for key, event in plain.items()
-        }
+        relation = self._known[0].settings["neighbouring"]
+        pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
         receipts: dict[_Place, Receipt] = {}
         bodies = {}
