@@ -263,7 +263,8 @@ class Column:
         """
         # The type alone decides: a private column is refused for no value.
         are_text = [isinstance(label, str) for label in self.values]
-        if not (all(are_text) if kind in "biuf" else kind in "UST" and not any(are_text)):
+        holds_none = all(are_text) if kind in "biuf" else kind in "UST" and not any(are_text)
+        if not holds_none:
             return []
         return [
             f"column {self.name!r} has text where numbers or truth values are declared, or the "
