@@ -294,7 +294,7 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 def _whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
     """Return numbers as integers of a type if all are whole and it holds them, else as they are."""
-    with suppress(TypeError), np.errstate(invalid="ignore"):
+    with suppress(TypeError, ValueError), np.errstate(invalid="ignore"):
         # Types of narwhals have the names of NumPy's.
         wanted = np.dtype(str(dtype).lower() if isinstance(dtype, nw.dtypes.DType) else dtype)
         if values.dtype.kind == "f" and wanted.kind in "iu" and np.isfinite(values).all():
