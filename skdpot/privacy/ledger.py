@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import reprlib
 import shutil
 import tempfile
 import warnings
@@ -1107,13 +1108,7 @@ def _check_text(name: str, value: Any, longest: float = math.inf) -> None:
 
 def _format_settings(settings: dict[str, Any]) -> str:
     """Return settings for a message; of a long list only the beginning."""
-    return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list) and len(value) > 10:
-        return f"{value[:10]!r} and {len(value) - 10:,} more"
-    return repr(value)
+    return ", ".join(f"{name}={reprlib.repr(value)}" for name, value in settings.items())
 
 
 def format_pair(pair: tuple[float, float]) -> str:
