@@ -64,8 +64,8 @@ def as_written(number: Fraction | float) -> Any:
     return Fraction(repr(float(number)))
 
 
-def written_rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is written as this number or more, or infinity."""
+def rounded_up(exact: Fraction | float) -> float:
+    """Return the smallest double that is written as this number or more; infinity stays."""
     try:
         nearest = float(exact)
     except OverflowError:
@@ -73,12 +73,7 @@ def written_rounded_up(exact: Fraction) -> float:
     return nearest if as_written(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
-def rounded_up(number: Fraction | float) -> float:
-    """Return the smallest double that is written as this number or more; infinity stays."""
-    return written_rounded_up(number) if isinstance(number, Fraction) else number
-
-
-def written_rounded_down(exact: Fraction) -> float:
+def rounded_down(exact: Fraction) -> float:
     """Return the largest double that is written as this number or less."""
     nearest = float(exact)
     return nearest if as_written(nearest) <= exact else math.nextafter(nearest, -math.inf)
@@ -461,7 +456,7 @@ def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
         return math.inf
     bounds = [pure_epsilon(event)]
     # The rest, without failures.
-    delta = written_rounded_down((allowed - failure) / (1 - failure))
+    delta = rounded_down((allowed - failure) / (1 - failure))
     if delta > 0:
         mu = math.sqrt(squared_gaussian_mu(event))
         bounds.append(gaussian_epsilon(delta, mu) if mu < math.inf else math.inf)

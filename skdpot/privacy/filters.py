@@ -90,7 +90,7 @@ def stated_epsilon_delta(event: ev.DpEvent, neighbouring: str) -> tuple[float, f
     pair = _exact_pair(event, partial(accounting.plan_epsilon, neighbouring=neighbouring))
     if pair is None:
         return None
-    epsilon, delta = map(accounting.written_rounded_up, pair)
+    epsilon, delta = map(accounting.rounded_up, pair)
     return epsilon, delta
 
 
@@ -133,7 +133,7 @@ def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None
         raise ValueError("no such pair")
     # The epsilon of a plan is slow to compute, and no delta depends on it.
     exact = _exact_pair(plain, _no_price)
-    least = 0.0 if exact is None else accounting.written_rounded_up(exact[1])
+    least = 0.0 if exact is None else accounting.rounded_up(exact[1])
     return plain, (epsilon, max(delta, least))
 
 
@@ -273,7 +273,7 @@ class MixtureFilter:
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted the releases, and their delta."""
-        failure = accounting.written_rounded_up(total.failure + accounting.as_written(self.slack))
+        failure = accounting.rounded_up(total.failure + accounting.as_written(self.slack))
         return self._smallest_epsilon(total), failure
 
     def left(self, total: Total) -> tuple[float, float]:
@@ -324,7 +324,7 @@ def _difference(budget: Fraction | float, amount: Fraction | float) -> float:
     if not math.isfinite(budget):
         return float(budget)
     left = accounting.as_written(budget) - amount
-    return accounting.written_rounded_down(left) if left > 0 else 0.0
+    return accounting.rounded_down(left) if left > 0 else 0.0
 
 
 def _is_planned_sample(event: ev.DpEvent) -> bool:

@@ -27,9 +27,9 @@ from skdpot.privacy.accounting import (
     as_written,
     inverse_rounded_up,
     plan_epsilon,
+    rounded_down,
+    rounded_up,
     sum_rounded_up,
-    written_rounded_down,
-    written_rounded_up,
 )
 from skdpot.privacy.events import PoissonSampledDpEvent, event_from_json, event_to_json
 from skdpot.privacy.filters import MixtureFilter, PairFilter, Total, stated_epsilon_delta
@@ -302,7 +302,7 @@ def test_sums_of_doubles_are_rounded_up(a, b):
 
 @given(st.fractions(Fraction(1, 10**15), 10**6))
 def test_rounding_goes_one_way(exact):
-    up, down = written_rounded_up(exact), written_rounded_down(exact)
+    up, down = rounded_up(exact), rounded_down(exact)
     assert as_written(down) <= exact <= as_written(up)
     assert up <= math.nextafter(down, math.inf)
     assert Fraction(inverse_rounded_up(up)) * min(Fraction(up), as_written(up)) >= 1
