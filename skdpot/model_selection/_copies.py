@@ -40,12 +40,11 @@ def as_rows(rows: Any, name: str) -> Any:
     """
     if rows is None:
         return None
+    is_plain = isinstance(rows, np.ndarray) or _is_list(rows)
     if sparse.issparse(rows):
         # Other formats cannot be divided by rows.
         rows = rows.tocsr()
-    elif library_of(type(rows), _FRAMES) == "array" and not (
-        isinstance(rows, np.ndarray) or _is_list(rows)
-    ):
+    elif not is_plain and library_of(type(rows), _FRAMES) == "array":
         # Frames of unknown libraries may hold an index, or values of other rows.
         if not hasattr(rows, "__array__") or hasattr(rows, "columns"):
             raise _refused(name, type(rows).__name__)

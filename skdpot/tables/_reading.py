@@ -451,9 +451,8 @@ def _labelled(
 
 def _labels_in(table: _frames.Table, column: Column, missing: str) -> list[Any]:
     """Return a column's labels in order: declared by its type, or found in it."""
-    if getattr(column.dtype, "ordered", False) or (
-        column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
-    ):
+    is_enum = column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
+    if is_enum or getattr(column.dtype, "ordered", False):
         return list(column.dtype.categories)
     labels = set(labels_of(table, column, missing).tolist())
     if column.kind == ORDINAL and any(isinstance(label, str) for label in labels):

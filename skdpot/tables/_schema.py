@@ -313,9 +313,8 @@ def write_table(
     pairs = [_typed(container, column, named[column.name]) for column in schema.declared]
     columns = [array for array, _ in pairs]
     # Integers that may be missing are objects elsewhere.
-    if container == "array" and all(
-        column.kind == _column.NUMERIC and column.unit is None for column in schema.declared
-    ):
+    are_numbers = all(one.kind == _column.NUMERIC and one.unit is None for one in schema.declared)
+    if container == "array" and are_numbers:
         columns = [np.asarray(column, dtype=np.float64) for column in columns]
     names = [column.name for column in schema.declared]
     return make_table(container, names, columns, [dtype for _, dtype in pairs])
