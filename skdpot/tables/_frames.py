@@ -361,9 +361,14 @@ def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
 
 
 def read_table_file(
-    path: str | os.PathLike[str], columns: Iterable["Column"], *, sep: str = ",",
-    decimal: str = ".", encoding: str = "utf-8-sig", na: Iterable[str] = (),
-) -> Any:  # fmt: skip
+    path: str | os.PathLike[str],
+    columns: Iterable["Column"],
+    *,
+    sep: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8-sig",
+    na: Iterable[str] = (),
+) -> Any:
     """Return a private file as a pandas frame of objects, or raise; errors quote no value.
 
     Texts become the declared numbers or labels: "1", "1.0" and "01" are the label 1, and "TRUE" is

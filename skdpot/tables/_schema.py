@@ -290,9 +290,8 @@ def _schema_of(declared: list[_column.Column], target: Any, computed: set) -> Ta
 
 
 def write_table(
-    container: str, schema: TableSchema, values: Sequence[np.ndarray],
-    computed: Mapping[Any, np.ndarray] | None = None,
-) -> Any:  # fmt: skip
+    container: str, schema: TableSchema, values: list[np.ndarray], computed: Mapping | None = None
+) -> Any:
     """Return columns of `TableSchema.presented` as a table in one of `CONTAINERS`.
 
     `computed` are the columns that are computed from others. Columns have their declared types;
