@@ -446,6 +446,10 @@ def json_number(number: float) -> float | str:
     return float(number) if math.isfinite(number) else "inf"
 
 
+# What reading a record raises that no ledger writes.
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 class History:
     """The known facts of a ledger, from the records that were read.
 
@@ -545,8 +549,7 @@ class History:
                     self.anchors = (*self.anchors, body)
                 case _:
                     raise ValueError("no such kind of record")
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-                ValueError) as error:  # fmt: skip
+        except _UNREADABLE as error:
             raise LedgerTamperedError(
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
