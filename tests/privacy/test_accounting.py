@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.accounting import (
     failure_delta,
     for_two_records,
@@ -175,13 +174,6 @@ def test_relation_is_a_known_one(relation):
 )
 def test_replacing_is_removing_and_adding(event, converted):
     assert for_two_records(event) == converted
-
-
-def test_nothing_follows_from_replacing_about_adding():
-    with pytest.raises(ValueError, match="says nothing about data sets of different sizes"):
-        PrivacyLedger(1.0, neighbouring="add_remove").charge(
-            PURE, unit="record", label="x", neighbouring="replace_one", convert=True
-        )
 
 
 @pytest.mark.parametrize("event", [ApproximateDpEvent(1.0, 0.5), ApproximateDpEvent(800.0, 1e-300)])
