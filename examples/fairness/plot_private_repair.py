@@ -257,10 +257,10 @@ def draw(panels_to_draw):
 # *The support* of the five groups is nearly as good as without privacy: its objective is 4 to 6 %
 # larger at an epsilon of 0.5, and less than 1 % larger at 8.
 #
-# *Adult.* At an epsilon of 0.5 noise hides the shape of a group, and the rows stay as they are: the
-# decisions of gradient boosting differ by 0.10, and the AUC is 0.68. From 1 on they differ by 0.01 to
-# 0.02, and the AUC falls from 0.57 to 0.55. Without privacy these are 0.01 and 0.55, and the accuracy
-# is the same.
+# *Adult.* At an epsilon of 0.5 noise hides the shape of a group, and the rows stay as they are:
+# the decisions of gradient boosting differ by 0.10, and the AUC is 0.68. From 1 on they differ by
+# 0.01 to 0.02, and the AUC falls from 0.57 to 0.55. Without privacy these are 0.01 and 0.55, and
+# the accuracy is the same.
 
 
 ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"
