@@ -393,11 +393,13 @@ def draw(results, path, levels=LEVELS):
         ("gradient boosting", "accuracy_of_boosting", "parity"),
     )
     for axes, (title, accuracy, parity) in zip(panels, models, strict=True):
-        for way, scores in path.items():
+        for (way, scores), style, below in zip(path.items(), ("o-", "D--"), (-12, 6), strict=True):
             steps = np.array([(getattr(step, parity), getattr(step, accuracy)) for step in scores])
-            axes.plot(*steps.T, "o-", label=f"barycenter, by repair level ({way})")
+            axes.plot(*steps.T, style, label=f"barycenter, by repair level ({way})")
             for level, step in zip(levels, steps, strict=True):
-                axes.annotate(f"{level:g}", step, xytext=(4, -12), textcoords="offset points")
+                axes.annotate(
+                    f"{level:g}", step, (4, below), textcoords="offset points", fontsize="x-small"
+                )
         for (name, scores), marker in zip(results.scores.items(), "*s^", strict=False):
             point = np.mean(getattr(scores, parity)), np.mean(getattr(scores, accuracy))
             axes.plot(*point, marker, markersize=8, label=name)
