@@ -23,6 +23,8 @@ from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
 _TINY = 1e-300
+# The largest uniform number that is used: products with it are clearly below the other factor.
+MAX_UNIFORM = 1 - 2.0**-30
 # The class of a component, among the parents of a column.
 _CLASS = -1
 
@@ -311,7 +313,7 @@ def fit_factors(
         found = _fitted_factors(own[rows], wanted, codes) if wanted else {}
         edges += [(a, c) for a in found]
         factors += [factor.ravel() for factor in found.values()]
-        codes[c], _ = draw_codes(own, rows, found, codes, rng)
+        codes[c], _ = draw_codes(own, rows, found, codes, rng, sizes=n_rows * is_of_class * weights)
     return {
         "order": np.array(order), "fine": np.concatenate(fine), "halves": np.concatenate(halves),
         "parities": np.array(parities, dtype=bool).reshape(-1, len(cells)),
@@ -462,48 +464,65 @@ def _fitted_factors(joint, wanted, codes):
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
 
 
-def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
-    """Return a uniform number from 0 to 1 for each record.
+def even_totals(
+    drawn: np.ndarray, strata: np.ndarray, expected: np.ndarray,
+    weights_of: Callable[[np.ndarray], np.ndarray], rng: np.random.RandomState,
+) -> None:  # fmt: skip
+    """Draw some entries again, in place, until their totals are nearly the expected ones.
 
-    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows: they
-    are multiples of the golden ratio, less whole numbers. Otherwise they are independent.
+    Records of entries with too many are drawn again among their own entry and those with too few.
+    Each record is in a stratum; `expected` has the shape (n_strata, n_entries). `weights_of`
+    returns the probabilities of entries, of shape (n, n_entries), for the positions of records: few
+    of them become what is unlikely for them.
     """
-    if not evenly:
-        return rng.uniform(size=len(rows))
-    # In an order of its own for each column, or columns would depend on each other.
-    order = rng.permutation(len(rows))
-    # Short integers are sorted in linear time.
-    keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
-    order = order[np.argsort(keys[order], kind="stable")]
-    uniforms, golden_ratio = np.empty(len(order)), 0.6180339887498949
-    uniforms[order] = (rng.uniform() + golden_ratio * np.arange(len(order))) % 1
-    return uniforms
+    n_rounds, (n_strata, n_entries) = 6, expected.shape
+    for _ in range(n_rounds):
+        cells = strata * n_entries + drawn
+        totals = np.bincount(cells, minlength=n_strata * n_entries).reshape(expected.shape)
+        surplus = np.maximum(totals - expected, 0.0) / np.maximum(totals, 1)
+        lacking = np.maximum(expected - totals, 0.0)
+        lacking /= np.maximum(lacking.max(axis=1, keepdims=True), _TINY)
+        moved = np.flatnonzero(rng.uniform(size=len(drawn)) < surplus.ravel()[cells])
+        allowed = lacking[strata[moved]]
+        allowed[np.arange(len(moved)), drawn[moved]] = 1.0
+        drawn[moved] = _chosen(weights_of(moved) * allowed, rng.uniform(size=len(moved)))
+
+
+def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """Return an entry of each row, by a number from 0 to 1; the last one of a row of zeros."""
+    ladder = np.cumsum(weights, axis=1)
+    # Rounding moves no number to an entry of no weight.
+    places = np.minimum(uniforms, MAX_UNIFORM)[:, None] * ladder[:, -1:]
+    return np.minimum((ladder <= places).sum(axis=1), weights.shape[1] - 1)
 
 
 def draw_codes(
     own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
     codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0, *,
-    evenly: bool = True,
+    sizes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the fine group of a column in each row, given those of its parents.
 
     `allowed` is the share of each group that conditions allow. The second array has the probability
-    of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so
-    that totals are nearly as expected.
+    of these in each row. With the expected `sizes` of components, of shape (n_classes,
+    n_components), totals in classes are nearly those that the components have by themselves:
+    factors are fitted so as to keep them.
     """
+
+    def weights_of(rows: Any) -> np.ndarray:
+        joint = own[components[rows]]
+        for a, factor in factors.items():
+            joint *= factor[codes[a][rows]]
+        return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
+
     n, block = len(components), 2**12
-    drawn, kept = np.empty(n, dtype=np.int64), np.empty(n)
-    rows = codes[next(iter(factors))] if factors else components
-    uniforms = draw_uniforms(rows, rng, evenly=evenly)
+    drawn, kept, uniforms = np.empty(n, dtype=np.int64), np.empty(n), rng.uniform(size=n)
     for start in range(0, n, block):
         part = slice(start, start + block)
-        joint = own[components[part]]
-        for a, factor in factors.items():
-            joint *= factor[codes[a][part]]
-        ladder = np.cumsum(joint * allowed, axis=1)
-        kept[part] = ladder[:, -1] / np.maximum(joint.sum(axis=1), _TINY)
-        passed = (ladder <= uniforms[part, None] * ladder[:, -1:]).sum(axis=1)
-        drawn[part] = np.minimum(passed, own.shape[1] - 1)
+        weights = weights_of(part) * allowed
+        kept[part], drawn[part] = weights.sum(axis=1), _chosen(weights, uniforms[part])
+    if sizes is not None:
+        even_totals(drawn, codes[_CLASS], sizes @ own, weights_of, rng)
     return drawn, kept
 
 
