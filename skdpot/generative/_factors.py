@@ -35,46 +35,53 @@ def clear_errors(n_pairs: int) -> float:
     return float(ndtri(1 - false_alarms / n_pairs))
 
 
-def choose_pairs(
-    signs: np.ndarray, deviation: float, upper: np.ndarray, coarse: np.ndarray | float = 0.0
-) -> list[tuple[int, int]]:
-    """Return the pairs of columns that clearly depend on each other, at most 5 for every 4 columns.
-
-    The strongest pairs that connect all columns come first: columns that are missing together, or
-    repeat each other, have more pairs than can be counted.
+def clear_strengths(signs: np.ndarray, deviation: float, upper: np.ndarray) -> np.ndarray:
+    """Return the correlation of the two signs of each pair, and 0 where noise may explain it.
 
     Parameters
     ----------
     signs : ndarray of shape (n_pairs,)
-        Released mean products of the signs of halves, in the order of ``itertools.combinations``.
+        Released mean products of two signs.
     deviation : float
         Of the noise of these means.
-    upper : ndarray of shape (n_columns,)
-        The share of the upper half of each column.
-    coarse : ndarray of shape (n_pairs,), default=0.0
-        Of `coarse_dependence`; 0 for pairs that groups do not blur.
+    upper : ndarray of shape (n_pairs, 2)
+        The share of the records with each sign of -1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import clear_strengths
+    >>> clear_strengths(np.array([0.7, 0.01, -0.1]), 0.02, np.full((3, 2), 0.5))
+    array([0.7, 0. , 0. ])
+    """
+    means, min_spread = 1 - 2 * upper, 1e-3
+    spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=1)
+    correlations = np.abs(signs - means.prod(axis=1)) / spreads
+    # What a mixture loses, and noise of so many pairs does not explain.
+    least, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
+    return np.where(correlations > np.maximum(least, clear), correlations, 0.0)
+
+
+def choose_pairs(strengths: np.ndarray, n_columns: int) -> list[tuple[int, int]]:
+    """Return the pairs of columns with the largest strengths, at most 5 for every 4 columns.
+
+    The strongest pairs that connect all columns come first: columns that are missing together, or
+    repeat each other, have more pairs than can be counted. `strengths` are in the order of
+    ``itertools.combinations``; pairs without any are not chosen.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._factors import choose_pairs
-    >>> choose_pairs(np.array([0.7, 0.01, -0.1]), 0.02, np.full(3, 0.5))
+    >>> choose_pairs(np.array([0.7, 0.0, 0.0]), 3)
     [(0, 1)]
     """
-    pairs = list(combinations(range(len(upper)), 2))
-    a, b = np.array(pairs).T
-    means, min_spread = 1 - 2 * upper, 1e-3
-    spreads = np.sqrt(np.maximum(1 - means**2, min_spread))
-    correlations = np.abs(signs - means[a] * means[b]) / (spreads[a] * spreads[b])
-    # What a mixture loses, and noise of so many pairs does not explain.
-    least, min_coarse, most_for_each = 0.2, 0.1, 1.25
-    clear = clear_errors(len(pairs))
-    is_strong = correlations > np.maximum(least, clear * deviation / (spreads[a] * spreads[b]))
-    strengths = np.maximum(np.where(is_strong, correlations, 0.0), coarse * (coarse > min_coarse))
-    graph = sparse.csr_array((-strengths, (a, b)), shape=(len(upper), len(upper)))
+    pairs, most_for_each = list(combinations(range(n_columns), 2)), 1.25
+    a, b = np.transpose(pairs)
+    graph = sparse.csr_array((-strengths, (a, b)), shape=(n_columns, n_columns))
     in_forest = minimum_spanning_tree(graph).toarray()[a, b] < 0
     order = np.lexsort([-strengths, ~in_forest])
-    n_chosen = min(np.count_nonzero(strengths), int(most_for_each * len(upper)))
+    n_chosen = min(np.count_nonzero(strengths), int(most_for_each * n_columns))
     return sorted(pairs[i] for i in order[:n_chosen].tolist())
 
 
@@ -84,7 +91,8 @@ def coarse_dependence(
     """Return the distance of a pair of columns from independence that noise does not explain.
 
     It is the total variation of the released counts of groups with these shares, in all classes
-    together, less the mean of what noise and chance make of it and three standard deviations.
+    together, less the mean of what noise and chance make of it and three standard deviations; 0 if
+    little is left.
     """
     # Of the absolute value of a standard normal number.
     mean, spread, errors = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi), 3.0
@@ -93,7 +101,8 @@ def coarse_dependence(
     noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
     by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
     distance = np.abs(counts.sum(axis=2) - expected).sum()
-    return float(distance - by_chance) / 2 / n_records
+    left, least = float(distance - by_chance) / 2 / n_records, 0.1
+    return left if left > least else 0.0
 
 
 def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from skdpot.generative import _counts as counts_of_tables
 from skdpot.generative._factors import (
     _fitted_factors,
     choose_pairs,
+    clear_strengths,
     coarse_dependence,
     draw_codes,
     normal_table,
@@ -34,13 +35,13 @@ def test_the_table_of_a_normal_copula(rng):
 
 @pytest.mark.parametrize("n_columns", [5, 60])
 def test_noise_is_seldom_taken_for_a_strong_pair(rng, n_columns):
-    n_pairs, upper, deviation = n_columns * (n_columns - 1) // 2, np.full(n_columns, 0.5), 0.2
-    noise = deviation * rng.normal(size=(200, n_pairs))
-    found = [choose_pairs(row, deviation, upper) for row in noise]
-    assert sum(map(bool, found)) < 40
+    n_pairs, deviation = n_columns * (n_columns - 1) // 2, 0.2
+    noise, halves = deviation * rng.normal(size=(200, n_pairs)), np.full((n_pairs, 2), 0.5)
+    found = [clear_strengths(row, deviation, halves).any() for row in noise]
+    assert sum(found) < 40
     strong = deviation * rng.normal(size=n_pairs)
     strong[0] += 10 * deviation
-    assert (0, 1) in choose_pairs(strong, deviation, upper)
+    assert (0, 1) in choose_pairs(clear_strengths(strong, deviation, halves), n_columns)
 
 
 @pytest.mark.parametrize("n_records", [0, 300, 30_000])
