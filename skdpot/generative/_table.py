@@ -776,8 +776,8 @@ def count_cells(
     exact = rows.count(cells, n_cells)
     noisy, class_noise = rows.release("values", exact)
     if see_signs:
-        each, may_miss = _counts.sign_pairs(schema)
-        n_pairs, strongest = len(each) + may_miss.sum(), 0.65
+        halves, may_miss = _counts.sign_pairs(schema)
+        n_pairs, strongest = len(halves) + int(may_miss.sum()), 0.65
         sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
         sign_noise = rows.releases.standard_deviation("signs", sensitivity)
         n_records = np.mean([count.sum() for count in noisy])

@@ -272,16 +272,18 @@ def test_a_parity_of_uneven_columns_leaves_their_shares(rng):
     np.testing.assert_allclose(sampled.mean(), table.mean(), atol=0.015)
 
 
-def test_questions_that_rotate_are_missing_in_turn(rng):
+def test_questions_that_rotate_are_strong_pairs(rng):
     n, names = 6000, [*"abcdefghijklmnopqrst"]
     table = pd.DataFrame(rng.uniform(size=(n, 20)), columns=names)
     for k, name in enumerate("abc"):
         table.loc[np.arange(n) % 4 == k, name] = np.nan
     schema = dict.fromkeys(names, {"bounds": (0.0, 1.0), "missing": True})
     generator = DPSinkhornGenerator(1.0, 1e-6, schema=schema, random_state=0).fit(table)
+    edges = generator._fitted.model["edges"]
+    # Their halves hardly depend on each other, but nobody misses two of them.
+    assert len(edges) >= 2 and edges[edges[:, 0] >= 0].max() < 3
     missed = generator.sample(n)[["a", "b", "c"]].isna().sum(axis=1)
-    # By their halves alone, they would hardly be strong pairs, and it would be .88.
-    assert (missed <= 1).mean() > 0.94
+    assert (missed <= 1).mean() > 0.9
 
 
 @pytest.mark.experiment
