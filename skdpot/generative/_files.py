@@ -45,7 +45,7 @@ def save_generator(path: str | os.PathLike[str], generator: Any) -> None:
         if fitted.network is not None:
             weights = fitted.network.weights()
             losses: Any = np.array(fitted.network.losses, dtype=np.float64)
-            trained = replace(fitted.network, network=None, losses=losses, state={})
+            trained = replace(fitted.network, network=None, losses=losses)
             fitted = replace(fitted, network=trained)
             training = NetworkTraining(**{
                 **training_of(generator.network).get_params(deep=False),

@@ -525,8 +525,9 @@ class DPSinkhornGenerator(BaseGenerator):
         source = make_source(self.random_state).for_user(1)
         rng = np.random.default_rng(source.bits(62, 2).tolist())
         with np.errstate(all="ignore"):
-            network = learn_from_sketch(training_of(self.network), self._fitted, rng, self._bar)
-        self._set_fitted(replace(self._fitted, network=network), self.noise_multiplier_)
+            training, fitted = training_of(self.network), self._fitted
+            network = learn_from_sketch(training, fitted.space, fitted.sketch, rng, self._bar)
+        self._set_fitted(replace(fitted, network=network), self.noise_multiplier_)
 
     def quality(self) -> QualityReport:
         """Return a report on the fitted sketch, made from the release; it costs nothing.

@@ -1,7 +1,7 @@
 """Networks: the parameters of their training, and networks that were trained."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._gaussians import ReleasedVectors
 from skdpot.privacy.noise import make_source
 
 
@@ -172,8 +173,6 @@ class TrainedNetwork:
         Of its input.
     losses : list of float
         Of every step.
-    state : dict
-        The state from which a further training continues; in no file.
     """
 
     network: Any
@@ -181,7 +180,6 @@ class TrainedNetwork:
     latent_dim: int
     n_classes: int
     losses: list[float]
-    state: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
         """Return rows that the network makes, from -1 to 1."""
@@ -212,39 +210,35 @@ class TrainedNetwork:
         if max(sizes) > sum(array.size for array in weights.values()):
             raise ValueError("the file has fewer weights than its network has inputs or outputs.")
         engine = load_engine()
-        made = engine.make_network(
-            network,
-            n_features=space.n_features,
-            n_classes=space.n_classes,
-            latent_dim=self.latent_dim,
-            image_shape=space.image_shape,
-            seed=0,
-        )
+        training = NetworkTraining(network, latent_dim=self.latent_dim)
+        made = engine.Trainer(training, space).new_network(0)
         engine.load_arrays(made, weights)
         # A list again, as after a fit.
         losses = np.asarray(self.losses).tolist()
-        return TrainedNetwork(made.eval(), self.name, self.latent_dim, space.n_classes, losses)
+        return replace(self, network=made.eval(), n_classes=space.n_classes, losses=losses)
 
 
-def trained_network(trainer: Any, losses: list[float], state: Any = None) -> TrainedNetwork:
+def trained_network(trainer: Any, losses: list[float]) -> TrainedNetwork:
     """Return the network of a trainer as it is now."""
     network, n_classes = trainer.network.cpu().eval(), trainer.space.n_classes
-    return TrainedNetwork(network, trainer.name, trainer.latent_dim, n_classes, losses, state or {})
+    return TrainedNetwork(network, trainer.name, trainer.latent_dim, n_classes, losses)
 
 
-def learn_from_sketch(parameters: Any, fitted: Any, rng: Any, progress: Any) -> TrainedNetwork:
+def learn_from_sketch(
+    parameters: NetworkTraining,
+    space: RecordSpace,
+    sketch: ReleasedVectors,
+    rng: np.random.Generator,
+    progress: Callable[..., Any],
+) -> TrainedNetwork:
     """Return a network that was trained on records of a sketch, which costs nothing."""
-    space, sketch = fitted.space, fitted.sketch
     trainer = load_engine().Trainer(parameters, space)
     # A network learns from 20,000 records of a sketch.
     labels = sketch.drawn_labels(20_000, rng)
     rows = sketch.rows(labels, rng)
     source = make_source(int(rng.integers(2**31))).for_user(0)
-    # Weights and inputs are independent of each other.
-    first_weights, latents = source.bits(62, 2).tolist()
-    trainer.start(trainer.new_network(first_weights), latents)
+    trainer.start(source)
     records = trainer.hold(rows, labels if space.n_classes else None)
-    trainer.dry_run()
     with progress(total=int(parameters.n_iter), unit=" steps") as bar:
         losses = trainer.run(records, source, int(parameters.n_iter), bar)
     return trained_network(trainer, losses)

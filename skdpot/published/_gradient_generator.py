@@ -510,11 +510,9 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         records = generative.read_points(self, X, y, reset=True, private=self.epsilon is not None)
         steps = self._steps(records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
-        first_weights, latents = source.bits(62, 2).tolist()
-        trainer = training.start(training.new_network(first_weights), latents)
+        # It tries a step on other records: what would fail is refused before the charge.
+        trainer = training.start(source)
         held = trainer.hold(records[:], records.labels)
-        # A step on other records: what would fail in the first step is refused before the charge.
-        trainer.dry_run()
         bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         return replace(steps, trainer=trainer, progress=bar), held, source
 

@@ -1,8 +1,7 @@
 """Training: a network, an optimiser, and steps."""
 
 import copy
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -12,7 +11,7 @@ from skdpot.generative._torch.networks import RowGenerator, check_network, defau
 from skdpot.generative._torch.networks import load_arrays as load_arrays
 from skdpot.generative._torch.networks import make_network as make_network
 from skdpot.generative._torch.networks import weights_to_arrays as weights_to_arrays
-from skdpot.privacy.noise import poisson_sample
+from skdpot.privacy.noise import GaussianMechanism, NoiseSource, poisson_sample
 
 STEPS: dict[str, type[steps.TrainingStep]] = {
     "per_image": steps.PointStep,
@@ -107,7 +106,6 @@ class Trainer:
         # The published regularisation, except for sums over records: there a larger one has every
         # generated point learn from more of them.
         reg = 0.04 * space.n_features if kind == "per_record" else 0.05
-        unclipped = {"clip_norm": math.inf, "per_point": False, "count_noise": 0.0}
         self.settings = steps.Settings(
             n_features=space.n_features,
             n_classes=space.n_classes,
@@ -117,7 +115,7 @@ class Trainer:
             reg=float(parameters.reg or reg),
             l1_weight=float(parameters.l1_weight),
             class_scale=float(parameters.class_scale),
-            **{**unclipped, "loss_weight": 1.0, "count_weight": 1.0, **vector},
+            **vector,
         )
 
     @property
@@ -137,25 +135,34 @@ class Trainer:
             seed=seed,
         )
 
-    def start(self, network: RowGenerator, seed: int) -> Self:
-        """Train this network, which will be changed, with public randomness from a seed."""
+    def start(self, source: NoiseSource) -> Self:
+        """Make a network to be trained, with public randomness from a source."""
+        # Weights and inputs are independent of each other.
+        first_weights, seed = source.bits(62, 2).tolist()
+        network = self.new_network(first_weights)
         check_network(network, self.latent_dim + self.space.n_classes)
         self._device = find_device(self.parameters.device)
+        # A step of a copy is tried on made-up records: errors then occur before a charge.
+        self._begin(copy.deepcopy(network), seed)
+        self._dry_run()
+        self._begin(network, seed)
+        return self
+
+    def _begin(self, network: RowGenerator, seed: int) -> None:
         self.network = network.to(self._device).train()
-        self._generator = torch.Generator(device=self._device).manual_seed(seed)
+        generator = torch.Generator(device=self._device).manual_seed(seed)
         rate = float(self.parameters.learning_rate)
         self._optimizer: torch.optim.Optimizer = torch.optim.SGD(network.parameters(), rate)
         if self.parameters.optimizer == "adam":
             # The decay of weights is that of the paper.
             self._optimizer = torch.optim.Adam(network.parameters(), rate, weight_decay=2e-5)
         no_noise = steps.NoisyGradients(None, None, self._device, secure=False)
-        self._step = STEPS[self.kind](self.settings, self.network, no_noise, self._generator)
-        return self
+        self._step = STEPS[self.kind](self.settings, self.network, no_noise, generator)
 
     def run(
         self,
         records: steps.Batch,
-        source: Any,
+        source: NoiseSource,
         n_steps: int,
         bar: Any,
         spent: Callable[[int], dict[str, str]] = lambda n_steps: {},
@@ -178,9 +185,11 @@ class Trainer:
     @property
     def vector_size(self) -> int:
         """Return how many numbers a step releases."""
-        return self._step.vector_size(self.settings, self.network)
+        return self._step.vector_size
 
-    def make_private(self, mechanism: Any, source: Any, *, secure: bool) -> None:
+    def make_private(
+        self, mechanism: GaussianMechanism | None, source: NoiseSource, *, secure: bool
+    ) -> None:
         """Set the mechanism by which steps release; None adds no noise."""
         self._step.release = steps.NoisyGradients(mechanism, source, self._device, secure)
 
@@ -209,38 +218,8 @@ class Trainer:
         self._optimizer.step()
         return loss
 
-    def dry_run(self) -> None:
-        """Try a step on made-up records, and forget it: errors then occur before a charge."""
-        # The same random numbers are drawn again in the first true step.
-        state, drawn = self.state(), self._generator.get_state()
-        weights = _to_cpu(self.network.state_dict())
+    def _dry_run(self) -> None:
+        """Make a step on made-up records."""
         n = self.settings.batch_size
         labels = torch.zeros(n, dtype=torch.long) if self.settings.n_classes else None
         self.step(self.hold(torch.zeros(n, self.settings.n_features), labels), torch.arange(n))
-        self.restore(state)
-        self.network.load_state_dict(weights)
-        self._generator.set_state(drawn)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state from which a training continues, on the CPU."""
-        return _to_cpu({"optimizer": self._optimizer.state_dict(), "step": self._step.state()})
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, if there is one."""
-        if state:
-            # The learning rate is that of this fit, and not of the one that is continued.
-            rate = self._optimizer.param_groups[0]["lr"]
-            self._optimizer.load_state_dict(state["optimizer"])
-            self._optimizer.param_groups[0]["lr"] = rate
-            self._step.restore(state["step"])
-
-
-def _to_cpu(state: Any) -> Any:
-    """Return a copy of a state in which all tensors are on the CPU."""
-    if isinstance(state, torch.Tensor):
-        return state.detach().cpu().clone()
-    if isinstance(state, Mapping):
-        return {name: _to_cpu(part) for name, part in state.items()}
-    if isinstance(state, list):
-        return [_to_cpu(part) for part in state]
-    return state
