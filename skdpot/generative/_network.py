@@ -38,13 +38,12 @@ def load_engine() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-    else:
-        return training
-    raise ModuleNotFoundError(
-        "a network is trained with PyTorch, which is not installed. Install it "
-        'with this package: python -m pip install "skdpot[torch]".',
-        name="torch",
-    )
+        raise ModuleNotFoundError(
+            "a network is trained with PyTorch, which is not installed. Install it "
+            'with this package: python -m pip install "skdpot[torch]".',
+            name="torch",
+        ) from None
+    return training
 
 
 class NetworkTraining(BaseEstimator):
@@ -154,11 +153,6 @@ def training_of(network: Any) -> NetworkTraining:
     return network if isinstance(network, NetworkTraining) else NetworkTraining(network)
 
 
-def device_of(network: Any) -> Any:
-    """Return the device that a parameter `network` names."""
-    return network.device if isinstance(network, NetworkTraining) else "auto"
-
-
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
     """A network that was trained.
@@ -181,19 +175,19 @@ class TrainedNetwork:
     n_classes: int
     losses: list[float]
 
-    def rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
+    def rows(
+        self, n_rows: int, codes: np.ndarray | None, rng: np.random.RandomState, device: Any
+    ) -> np.ndarray:
         """Return rows that the network makes, from -1 to 1."""
-        engine = load_engine()
+        labels = np.zeros(n_rows, dtype=np.int64) if codes is None else codes
         # A seed, since random numbers of PyTorch are drawn on its own generators.
         seed = int(rng.randint(2**31))
-        return engine.generate(
-            self.network, self.latent_dim, self.n_classes, codes, n_rows,
-            engine.find_device(device), seed,
-        )  # fmt: skip
+        engine, sizes = load_engine(), (self.latent_dim, self.n_classes)
+        return engine.generate(self.network, *sizes, labels, engine.find_device(device), seed)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights, as arrays for a file."""
-        return load_engine().weights_to_arrays(self.network)
+        return load_engine().networks.weights_to_arrays(self.network)
 
     def with_weights(
         self, weights: dict[str, np.ndarray], space: RecordSpace, given: Any
@@ -212,7 +206,7 @@ class TrainedNetwork:
         engine = load_engine()
         training = NetworkTraining(network, latent_dim=self.latent_dim)
         made = engine.Trainer(training, space).new_network(0)
-        engine.load_arrays(made, weights)
+        engine.networks.load_arrays(made, weights)
         # A list again, as after a fit.
         losses = np.asarray(self.losses).tolist()
         return replace(self, network=made.eval(), n_classes=space.n_classes, losses=losses)
@@ -220,8 +214,9 @@ class TrainedNetwork:
 
 def trained_network(trainer: Any, losses: list[float]) -> TrainedNetwork:
     """Return the network of a trainer as it is now."""
-    network, n_classes = trainer.network.cpu().eval(), trainer.space.n_classes
-    return TrainedNetwork(network, trainer.name, trainer.latent_dim, n_classes, losses)
+    network, given = trainer.network.cpu().eval(), trainer.parameters.network
+    name = given if isinstance(given, str) else None
+    return TrainedNetwork(network, name, trainer.latent_dim, trainer.space.n_classes, losses)
 
 
 def learn_from_sketch(

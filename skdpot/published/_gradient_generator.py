@@ -651,4 +651,4 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
             If the file is damaged or does not contain a generator, or the network is missing or
             differs from the saved one.
         """
-        return generative.load_generator(cls, path, ledger, network=network)
+        return generative.load_generator(cls, path, network=network, ledger=ledger)

@@ -212,7 +212,7 @@ def latents(
     return torch.cat([uniform, torch.nn.functional.one_hot(labels, n_classes)], dim=1)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TrainingStep(ABC):
     """A training step, used for all steps of one training.
 
@@ -281,15 +281,14 @@ class PointStep(TrainingStep):
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
         """Set the gradients of the network's parameters, and return the loss, both with noise."""
-        settings, (records, record_labels) = self._settings, batch
-        n = settings.batch_size
+        settings, n = self._settings, self._settings.batch_size
         labels, points = self._generate()
-        private_value, public_value, private_gradient, public_gradient = transport.semi_debiased(
-            points.detach(), labels, records, record_labels, n=n, cost=settings.cost,
-            reg=settings.reg,
-        )  # fmt: skip
+        found = transport.semi_debiased(
+            points.detach(), labels, *batch, n=n, cost=settings.cost, reg=settings.reg
+        )
+        private_value, public_value, private_gradient, public_gradient = found
         # Without records, only noise is released.
-        public = public_gradient[:n] if len(records) else torch.zeros_like(points[:n])
+        public = public_gradient[:n] if len(batch[0]) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
         gradient = clip(private_gradient + public, settings.clip_norm)
         loss_share = (private_value.to(torch.float64) / self._range).clamp(0, settings.loss_weight)
@@ -301,7 +300,7 @@ class PointStep(TrainingStep):
         return self._range * share - public_value
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RecordStep(TrainingStep):
     """Sums over records of bounded terms.
 
@@ -349,8 +348,8 @@ class RecordStep(TrainingStep):
         blocks = []
         for start in range(0, max(len(records), 1), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            codes = None if record_labels is None else record_labels[rows]
-            blocks.append(self._sums_of_block(points, labels, potentials, records[rows], codes))
+            block = records[rows], None if record_labels is None else record_labels[rows]
+            blocks.append(self._sums_of_block(points, labels, potentials, block))
         gradients, losses = zip(*blocks, strict=True)
         count = torch.full((), len(records), device=points.device, dtype=torch.float64)
         return [
@@ -360,15 +359,10 @@ class RecordStep(TrainingStep):
         ]
 
     def _sums_of_block(
-        self,
-        points: torch.Tensor,
-        labels: torch.Tensor,
-        potentials: torch.Tensor,
-        records: torch.Tensor,
-        record_labels: torch.Tensor | None,
+        self, points: torch.Tensor, labels: torch.Tensor, potentials: torch.Tensor, batch: Batch
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the sums of gradients and of losses over up to `_BLOCK` records."""
-        settings = self._settings
+        settings, (records, record_labels) = self._settings, batch
         cost = transport.GroundCost(_on_grid(settings.l1_weight, _L1_GRID), settings.class_scale)
         records = _on_grid(records.to(torch.float64), _POINT_GRID)
         costs = _exact_squares(records, points)
