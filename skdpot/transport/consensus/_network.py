@@ -549,77 +549,32 @@ def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
             amounts[edge] = max(values[edge] - level, 0.0)
 
 
-class Repairer:
-    """Projects arrays of amounts onto the feasible plans of one network, one after the other.
+class _Projection:
+    """The projection of amounts onto the feasible plans, by the multipliers of the nodes."""
 
-    The multipliers of one projection are the start of the next.
+    def __init__(self, network: BipartiteNetwork, values: np.ndarray) -> None:
+        self.network, self.values = network, values
+        self.source_values = values[network.sources.positions]
+        self.target_levels, self.source_levels = map(np.zeros, network.shape)
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    """
-
-    def __init__(self, network: BipartiteNetwork):
-        self.network = network
-        n_targets, n_sources = network.shape
-        self.target_levels = np.zeros(n_targets)
-        self.source_levels = np.zeros(n_sources)
-        self.unit = max_bound(network)
-
-    def __call__(self, amounts: np.ndarray) -> np.ndarray:
-        """Return the nearest feasible plan."""
-        accepted_distance = 1e-10
-        # Of the projection onto the plans.
-        max_sweeps = 2000
-        values = np.ascontiguousarray(amounts, dtype=np.float64)
-        # Plans stay as they are, to the last bit.
-        if self.network.violation(values) == 0.0:
-            return values.copy()
-        self._values = values
-        self._source_values = values[self.network.sources.positions]
-        plan = self._sweep()
-        best, least = plan, np.inf
-        for _ in range(max_sweeps):
-            sums = self.network.targets.sums(plan)
-            excess = self._excess(sums)
-            error = float(np.abs(excess).max(initial=0.0))
-            # Newton steps may overshoot near the end: the best plan so far is kept.
-            if error < least:
-                best, least = plan, error
-            if error <= _PRECISION * self.unit:
-                break
-            plan = self._advance(plan, excess)
-        # The remaining violation is mostly below the precision of the projection, but above
-        # rounding errors.
-        cleaned, _ = rounded(self.network, best)
-        if cleaned is not None:
-            return cleaned
-        if least > accepted_distance * self.unit:
-            check_feasible(self.network)
-            raise RuntimeError(
-                f"The projection onto the feasible plans stopped {least:.3g} away from "
-                "them: divide bounds and amounts by a number, so that both are near one."
-            )
-        return best
-
-    def _sweep(self) -> np.ndarray:
+    def sweep(self) -> np.ndarray:
         """Minimise over the multipliers of the targets and then of the sources; return the plan."""
         targets, sources = self.network.targets, self.network.sources
-        amounts = np.empty_like(self._values)
+        amounts = np.empty_like(self.values)
         nearest_on_side(
             targets.indptr, targets.lower, targets.upper,
-            self._values - self.source_levels[targets.neighbours], self.target_levels, amounts,
+            self.values - self.source_levels[targets.neighbours], self.target_levels, amounts,
         )  # fmt: skip
-        values = self._source_values - self.target_levels[sources.neighbours]
+        values = self.source_values - self.target_levels[sources.neighbours]
         nearest_on_side(
             sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
         )
         return amounts[targets.positions]
 
-    def _excess(self, sums: np.ndarray) -> np.ndarray:
+    def excess(self, plan: np.ndarray) -> np.ndarray:
         """Return how far the sums of targets are from the bounds that their multipliers require."""
         targets, levels = self.network.targets, self.target_levels
+        sums = targets.sums(plan)
         # A multiplier stands for the bound that it pushes at; without one, any sum within will do.
         inside = np.clip(sums, targets.lower, targets.upper)
         bound = np.where(levels > 0, targets.upper, np.where(levels < 0, targets.lower, inside))
@@ -635,16 +590,16 @@ class Repairer:
             total += float(side.lower @ np.minimum(levels, 0.0))
         return total
 
-    def _advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
+    def advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
         """Return the plan of a sweep, or of a Newton step and a sweep if that is better."""
         start = self.target_levels.copy(), self.source_levels.copy()
         target_step, source_step = self._newton_step(plan, excess)
-        swept = self._sweep()
+        swept = self.sweep()
         value, levels = self._objective(swept), (self.target_levels, self.source_levels)
         for length in (1.0, 0.25):
             self.target_levels = _stepped(start[0], length * target_step)
             self.source_levels = _stepped(start[1], length * source_step)
-            stepped = self._sweep()
+            stepped = self.sweep()
             if self._objective(stepped) <= value:
                 return stepped
         self.target_levels, self.source_levels = levels
@@ -720,8 +675,35 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     >>> repair(network, [2.0, 0.0, 0.0, -1.0]).round(3) + 0.0
     array([0.833, 0.167, 0.   , 0.333])
     """
-    amounts = np.asarray(amounts, dtype=np.float64)
+    accepted_distance, max_sweeps = 1e-10, 2000
+    amounts = np.ascontiguousarray(amounts, dtype=np.float64)
     if amounts.shape != (network.n_edges,) or not np.isfinite(amounts).all():
         shape = (network.n_edges,)
         raise ValueError(f"amounts must be finite, of shape {shape}, got {amounts.shape}.")
-    return Repairer(network)(amounts)
+    # Plans stay as they are, to the last bit.
+    if network.violation(amounts) == 0.0:
+        return amounts.copy()
+    unit, projection = max_bound(network), _Projection(network, amounts)
+    plan = projection.sweep()
+    best, least = plan, np.inf
+    for _ in range(max_sweeps):
+        excess = projection.excess(plan)
+        error = float(np.abs(excess).max(initial=0.0))
+        # Newton steps may overshoot near the end: the best plan so far is kept.
+        if error < least:
+            best, least = plan, error
+        if error <= _PRECISION * unit:
+            break
+        plan = projection.advance(plan, excess)
+    # The remaining violation is mostly below the precision of the projection, but above rounding
+    # errors.
+    cleaned, _ = rounded(network, best)
+    if cleaned is not None:
+        return cleaned
+    if least > accepted_distance * unit:
+        check_feasible(network)
+        raise RuntimeError(
+            f"The projection onto the feasible plans stopped {least:.3g} away from them: divide "
+            "bounds and amounts by a number, so that both are near one."
+        )
+    return best
