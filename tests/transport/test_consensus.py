@@ -157,7 +157,7 @@ def test_a_node_by_itself_answers_bit_by_bit_the_same(family, rng):
         edges = np.arange(side.indptr[node], side.indptr[node + 1])
         alone = Side(
             np.array([0, len(edges)]), side.neighbours[edges],
-            np.arange(len(edges), dtype=np.int32),
+            np.arange(len(edges)),
             side.lower[[node]], side.upper[[node]],
         )  # fmt: skip
         nodes.append((edges, SideState(alone, utility.take(edges), 1, start[edges])))

@@ -176,16 +176,11 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     counts = np.bincount(sources, minlength=n_sources)
     nodes = np.repeat(np.arange(n_targets), np.diff(indptr))
     return BipartiteNetwork(
-        Side(
-            indptr,
-            sources,
-            positions.astype(np.int32),
-            *_bounds(target_bounds, n_targets, "target"),
-        ),
+        Side(indptr, sources, positions, *_bounds(target_bounds, n_targets, "target")),
         Side(
             np.concatenate([[0], np.cumsum(counts)]),
             nodes[source_order],
-            source_order.astype(np.int32),
+            source_order,
             *_bounds(source_bounds, n_sources, "source"),
         ),
     )
