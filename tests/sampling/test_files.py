@@ -4,7 +4,6 @@ import json
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
