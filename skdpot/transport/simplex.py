@@ -532,7 +532,7 @@ def _price_tree(cost, rows, tree, price, arc_cost, at_root):
 
 @leaf
 def _pivot_to_root(basis, n_rows, tolerance):
-    """Price the columns, and pivot where one should send more or less to the root; return how often.
+    """Price the columns, and pivot where the root should get more or less; return how often.
 
     Prices of leaves are set here, once a round, and may be stale after a pivot.
     """
@@ -560,7 +560,7 @@ def _pivot_to_root(basis, n_rows, tolerance):
 @leaf
 def _pivot_on(basis, n_rows, row, j, cost, tolerance):
     """Pivot on the arc of a row and a column if it is still violated; return how often: 0 or 1."""
-    tree, price, arc_cost, *_ = basis
+    tree, price, arc_cost, _, _, _, _, _ = basis
     fresh = fresh_price(tree, price, arc_cost, n_rows + j)
     if cost - price[row] - fresh >= -tolerance:
         return 0
@@ -579,7 +579,7 @@ def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
     pricing_block = 20
     # Prices are rounded, so an arc may stay violated for ever.
     pivots_per_node = 200
-    tree, price, _, _, amount, *_ = basis
+    tree, price, _, _, amount, _, _, _ = basis
     n_rows, n_columns = len(used), len(amount)
     size = n_candidates
     for a in range(size):
@@ -641,12 +641,13 @@ def network_projection(
     # The flow of each column to the root, and whether it is in the tree.
     amount, at_root = np.zeros(n_columns, np.int64), np.zeros(n_columns, np.bool_)
     supply = integer_masses(weights)
-    candidates = _candidate_arcs(cost, rows, row_prices, column_prices, candidate_width * reg)
-    candidate_rows, candidate_columns = candidates[0][: candidates[2]], candidates[1]
+    arc_rows, arc_columns, size = _candidate_arcs(
+        cost, rows, row_prices, column_prices, candidate_width * reg
+    )
     is_free = np.empty(n_columns, np.bool_)
     forest = _first_forest(
         cost, rows, supply, row_prices, column_prices, smallest, largest, nu, amount, is_free,
-        candidate_rows, candidate_columns,
+        arc_rows[:size], arc_columns,
     )  # fmt: skip
     # Of all columns, this one hangs from the root whatever the forest is.
     hub = n_rows + _root_column(smallest, largest, amount)
@@ -654,7 +655,6 @@ def network_projection(
     # The flow of the last tree is still feasible, since masses are the same: only prices change.
     _price_tree(cost, rows, tree, price, arc_cost, at_root)
     basis = (tree, price, arc_cost, flow, amount, at_root, smallest, largest)
-    arc_rows, arc_columns, size = candidates
     costs = np.empty(len(arc_rows))
     _optimise(cost, rows, basis, arc_rows, arc_columns, costs, size, 1e-12 * magnitude)
     price_leaves(tree, price, arc_cost, n_rows)
