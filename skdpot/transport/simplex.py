@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernels import kernel, leaf, lesser, part, sorted_places
+from .kernels import kernel, leaf, lesser, part
 from .polytope import any_below, c_transform
 
 # Kernels compile anew for every literal that they are called with, and for every type of integers:
@@ -262,16 +262,9 @@ def _turn_over(tree, flow, arc_cost, node, parent, leaving, mass, cost, n_rows):
 @part
 def integer_masses(weights):
     """Return the weights (sum 1) as integers with sum 2**52; the largest takes the remainder."""
-    masses = np.empty(len(weights), np.int64)
-    rest = np.int64(TOTAL_MASS)
-    heaviest = 0
-    for i in range(len(weights)):
-        # Rounded down; the heaviest takes the remainder, and it matters least there.
-        masses[i] = np.int64(weights[i] * TOTAL_MASS)
-        rest -= masses[i]
-        if weights[i] > weights[heaviest]:
-            heaviest = i
-    masses[heaviest] += rest
+    # Rounded down; the heaviest takes the remainder, and it matters least there.
+    masses = (weights * TOTAL_MASS).astype(np.int64)
+    masses[np.argmax(weights)] += TOTAL_MASS - masses.sum()
     return masses
 
 
@@ -290,7 +283,7 @@ def _fill_columns(smallest, largest, column_prices, amount):
     for j in range(len(amount)):
         amount[j] = smallest[j]
         rest -= amount[j]
-    for j in sorted_places(column_prices):
+    for j in np.argsort(column_prices, kind="mergesort"):
         extra = min(largest[j] - smallest[j], rest)
         amount[j] += extra
         rest -= extra

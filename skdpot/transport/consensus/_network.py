@@ -28,7 +28,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
-from ..kernels import kernel, longest_row, part, sorted_places
+from ..kernels import kernel, longest_row, part
 
 # Typical rounding error of a sum of amounts, and accepted violation of a bound, as shares of the
 # largest bound (or of 1, if all are smaller).
@@ -371,10 +371,10 @@ def _fill(needy, giving, goals, plan, worth, limits, nothing):
             giver = neighbours[k]
             if most[giver] - given[giver] > nothing and limits[places[k]] > 0:
                 candidates[count] = k
-                # The sort is ascending, and the most valuable edge is wanted first.
+                # The sort is ascending and stable, and the most valuable edge is wanted first.
                 keys[count] = -worth[places[k]]
                 count += 1
-        for i in sorted_places(keys[:count]):
+        for i in np.argsort(keys[:count], kind="mergesort"):
             k = candidates[i]
             giver, edge = neighbours[k], places[k]
             room = most[giver] - given[giver]
@@ -496,10 +496,7 @@ def _weighted_level(values, weights, mass, start):
     total, weight = _weighted_above(values, weights, level)
     # Above the start there is nothing: the largest value alone gives a level below the root.
     if weight == 0.0:
-        best = 0
-        for k in range(1, len(values)):
-            if values[k] > values[best]:
-                best = k
+        best = np.argmax(values)
         level = values[best] - mass / weights[best]
         total, weight = _weighted_above(values, weights, level)
         if weight == 0.0:
