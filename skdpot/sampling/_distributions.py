@@ -103,7 +103,7 @@ class BaseDistributionSampler(BaseLocalSampler):
     ) -> tuple[Callable[[Any], np.ndarray], np.ndarray, dict[str, float]]:
         """Return the projection for costs between input and output points."""
 
-    def _validate(self, X, *, reset=True):
+    def _validate(self, X, reset=True):
         """Return X as float64, dense or CSR, with finite and non-negative entries."""
         # scikit-learn's own text advises to impute.
         instead = {

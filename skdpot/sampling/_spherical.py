@@ -106,7 +106,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate(self, X, *, reset=True):
+    def _validate(self, X, reset=True):
         return validate_private_data(self, X, dtype=np.float64, reset=reset)
 
     def _plan_mechanism(self, epsilon):

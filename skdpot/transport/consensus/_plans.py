@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,7 @@ class NetworkPlan:
     dual_residual: float = 0.0
     converged: bool = True
     history: dict[str, np.ndarray] = field(
-        default_factory=partial(dict.fromkeys, HISTORY, np.empty(0))
+        default_factory=lambda: {name: np.empty(0) for name in HISTORY}
     )
 
     @property
@@ -219,14 +218,14 @@ def consensus(
             if n_iter % _CHECK_EVERY and n_iter < max_iter:
                 continue
             agreed = 0.5 * (messages[0] + messages[1][back])
-            near, found = None, (math.nan, math.nan)
+            near, worth, proved = None, math.nan, math.nan
             if tol is not None:
-                near, *found = _checked(network, utilities, agreed, targets, sources)
-            if found[0] > value:
-                plan, value = near, found[0]
+                near, worth, proved = _checked(network, utilities, agreed, targets, sources)
+            if worth > value:
+                plan, value = near, worth
             # Any prices prove a bound, so the smallest of all rounds holds; NaN is not smaller.
-            bound = min(bound, found[1])
-            rows.append((n_iter, pace.eta, pace.shift, *pace.residuals, *found))
+            bound = min(bound, proved)
+            rows.append((n_iter, pace.eta, pace.shift, *pace.residuals, worth, proved))
             converged = tol is not None and bound - value <= tol * abs(bound)
             if converged:
                 break
@@ -260,8 +259,9 @@ def _checked(
     """Return a plan near what was agreed on, its welfare, and the bound that prices prove."""
     amounts = np.maximum(agreed, 0.0)
     # What a further unit is worth decides which edges are filled first.
-    gains = sum(utility.derivative(amounts) for utility in utilities)
-    bends = -sum(utility.second_derivative(amounts) for utility in utilities)
+    of_targets, of_sources = utilities
+    gains = of_targets.derivative(amounts) + of_sources.derivative(amounts)
+    bends = -(of_targets.second_derivative(amounts) + of_sources.second_derivative(amounts))
     plan, _ = _network.rounded(network, amounts, gains, bends, sources.multipliers)
     value = math.nan if plan is None else welfare(*utilities, plan)
     return plan, value, welfare_bound(network, *utilities, targets.prices)
