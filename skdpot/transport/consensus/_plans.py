@@ -177,23 +177,14 @@ def consensus(
     >>> result.plan.round(3) + 0.0, round(result.welfare, 3)
     (array([1., 0., 0., 1.]), 8.0)
     """
-    if not 0 < eta < math.inf:
-        raise ValueError(f"eta must be positive and finite, got {eta}.")
-    if not 0 < relaxation < 2:
-        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
-    if tol is not None and not tol >= 0:
-        raise ValueError(f"tol must be at least 0, got {tol}.")
-    if max_iter < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
-    for utility, name in ((target_utility, "target"), (source_utility, "source")):
-        check_utility(utility, network.n_edges, f"{name}_utility")
+    utilities = target_utility, source_utility
+    _check_parameters(network, utilities, eta, relaxation, tol, max_iter)
     order, back = network.sources.positions, network.targets.positions
     start = starting_amounts(network)
     targets = SideState(network.targets, target_utility, 1, start)
     sources = SideState(network.sources, source_utility.take(order), -1, start[order])
     messages: Messages = (start, start[order])
     pace = _Pace(network, eta, adaptive, max_iter)
-    utilities = target_utility, source_utility
     plan, value, bound = None, -math.inf, math.inf
     converged, rows = False, []
 
@@ -220,7 +211,7 @@ def consensus(
             agreed = 0.5 * (messages[0] + messages[1][back])
             near, worth, proved = None, math.nan, math.nan
             if tol is not None:
-                near, worth, proved = _checked(network, utilities, agreed, targets, sources)
+                near, worth, proved = _near_plan(network, utilities, agreed, targets, sources)
             if worth > value:
                 plan, value = near, worth
             # Any prices prove a bound, so the smallest of all rounds holds; NaN is not smaller.
@@ -249,7 +240,28 @@ def consensus(
     )
 
 
-def _checked(
+def _check_parameters(
+    network: _network.BipartiteNetwork,
+    utilities: tuple[ConcaveUtility, ConcaveUtility],
+    eta: float,
+    relaxation: float,
+    tol: float | None,
+    max_iter: int,
+) -> None:
+    """Raise if a parameter of `consensus` is not valid."""
+    if not 0 < eta < math.inf:
+        raise ValueError(f"eta must be positive and finite, got {eta}.")
+    if not 0 < relaxation < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
+    if tol is not None and not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}.")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    for utility, name in zip(utilities, ("target", "source"), strict=True):
+        check_utility(utility, network.n_edges, f"{name}_utility")
+
+
+def _near_plan(
     network: _network.BipartiteNetwork,
     utilities: tuple[ConcaveUtility, ConcaveUtility],
     agreed: np.ndarray,
