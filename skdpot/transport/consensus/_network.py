@@ -303,7 +303,7 @@ def rounded(
     for side, nodes in ((targets, targets.nodes), (sources, targets.neighbours)):
         sums = np.bincount(nodes, plan, side.n_nodes)
         # Nodes above their upper bound give up the same share on all edges.
-        plan *= np.divide(side.upper, sums, out=np.ones_like(sums), where=sums > side.upper)[nodes]
+        plan *= np.divide(side.upper, sums, out=np.ones(len(sums)), where=sums > side.upper)[nodes]
     # Without gains any edge is as good as another for what lower bounds require.
     worth = np.zeros_like(plan) if gains is None else gains
     if source_levels is not None:
