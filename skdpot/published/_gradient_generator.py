@@ -551,9 +551,8 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
                 )
             multiplier = scale / math.sqrt(batch_size)
         elif self.epsilon is not None:
-            options: dict[str, Any] = {
-                "sampling_rate": rate, "neighbouring": relation, "centred": per_record,
-            }  # fmt: skip
+            options: dict[str, Any] = {"neighbouring": relation, "centred": per_record}
+            options["sampling_rate"] = rate
             multiplier, epsilon = self.noise_multiplier, float(self.epsilon)
             if multiplier is None:
                 multiplier = generative.min_noise(epsilon, delta, steps=n_iter, **options)
