@@ -671,16 +671,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         unmoved = self.epsilon is not None and not fitted.transport.moves
         # A function of the release: that nothing is moved tells no more of a record than the map.
         if unmoved and not useless_releases_are_allowed(self._permit):
-            why = (
-                f"the columns {list(fitted.tied)} nearly determine each other, and a private map "
-                "would break that. Leave one of them out, or declare it in `computed`."
-                if fitted.tied
-                else "in what was released, the groups do not differ by more than its errors may "
-                "explain. More rows, a larger epsilon or fewer columns may change that."
-            )
             warn_user(
-                f"no row is changed: {why} FairBarycenterRegressor(epsilon=...), which repairs "
-                "predictions, needs far fewer rows."
+                "no row is changed: in what was released, the groups do not differ by more than "
+                "its errors may explain. More rows, a larger epsilon or fewer columns may change "
+                "that. FairBarycenterRegressor(epsilon=...), which repairs predictions, needs far "
+                "fewer rows."
             )
 
     def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:

@@ -180,8 +180,9 @@ class FairMap:
         Number of rows of a fit without privacy that are changed.
     of_rows, of_images : list of BlurredColumn
         The numbers that are redrawn before they are moved, and after, if any rows are moved.
-    tied : tuple of two names
-        Columns of a private fit that nearly determine each other, if there are any.
+    drawn : list of int
+        Columns of a private fit of which a row's own values are not used: their images are drawn,
+        given the images of the columns before them.
     """
 
     every: list[Column]
@@ -193,7 +194,7 @@ class FairMap:
     n_changed: int | None = None
     of_rows: list[BlurredColumn] | tuple[()] = ()
     of_images: list[BlurredColumn] | tuple[()] = ()
-    tied: tuple[Any, ...] = ()
+    drawn: list[int] | tuple[()] = ()
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
@@ -211,6 +212,7 @@ class FairMap:
                 moved[:, place] = np.clip(moved[:, place], self.every[j].low, self.every[j].high)
         if self.transport.moves:
             moved = redrawn(self.of_rows, moved, keys, BLUR_DRAW)
+            moved[:, list(self.drawn)] = np.nan
             moved = self.transport.images(moved, groups, keys, n_jobs)
             moved = redrawn(self.of_images, moved, keys, BLURRED_IMAGE_DRAW)
         images[:, kept] = np.where((groups >= 0)[:, None], moved, codes[:, kept])
@@ -661,14 +663,11 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     # The map moves blurred rows, so it is fitted to blurred rows.
     keys = rng.randint(2**63, size=len(codes), dtype=np.uint64)
     codes = redrawn(of_rows, codes, keys, BLUR_DRAW)
-    correlation, *pair = released.closest_columns()
-    # A sketch does not hold close ties: a map of it would break them, in each group in another way.
-    is_tied = correlation > closest
-    shown = 0.5 if is_tied else release.shown_by_errors(n_records)
-    found = map_of_rows(fair, rows, codes, groups, rng, shown=shown)
+    found = map_of_rows(fair, rows, codes, groups, rng, shown=release.shown_by_errors(n_records))
     of_images = blurred(max(least, min_of_images))
-    tied = tuple(rows.columns[j].name for j in pair) if is_tied else ()
-    return replace(found, of_rows=of_rows, of_images=of_images, tied=tied)
+    moving = [step.position for step in found.transport.steps if step.moves]
+    drawn = [j for j in released.tied_columns(closest) if j in moving]
+    return replace(found, of_rows=of_rows, of_images=of_images, drawn=drawn)
 
 
 def drawn_rows(

@@ -372,10 +372,10 @@ class ReleasedTable:
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
         return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
 
-    def closest_columns(self) -> tuple[float, int, int]:
-        """Return the largest rank correlation of two columns with an order, and their places.
+    def tied_columns(self, closest: float) -> list[int]:
+        """Return the places of columns whose rank correlation with an earlier one is above this.
 
-        It is that of released pairs, less two deviations of its noise.
+        It is that of released pairs, less two deviations of its noise; columns have an order.
         """
         schema, released = self.space.schema, self.statistics
         groups = np.split(released["groups"], np.cumsum(released["n_cells"])[:-1])
@@ -387,12 +387,13 @@ class ReleasedTable:
             )
         ]
         tables = pair_counts(released["pairs"], [len(x) for x in ranks], schema.n_classes)
-        noise, found = 2 * released["deviations"][1] * math.sqrt(schema.n_classes), [(0.0, 0, 0)]
+        noise, found = 2 * released["deviations"][1] * math.sqrt(schema.n_classes), set()
         for (a, b), table in tables.items():
             error = noise * np.linalg.norm(ranks[a]) * np.linalg.norm(ranks[b])
             product = abs(ranks[a] @ table.sum(axis=0) @ ranks[b])
-            found.append(((product - error) / max(table.sum(), 1.0), a, b))
-        return max(found)
+            if product - error > closest * max(table.sum(), 1.0):
+                found.add(b)
+        return sorted(found)
 
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""

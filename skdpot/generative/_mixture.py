@@ -251,7 +251,7 @@ def pool_classes(
     shares = np.maximum(nearest_distribution(mean / n_records), smallest_share)
     shares /= shares.sum()
     # Small classes differ most from what all have in common.
-    own = 1.0 if pooled else 1 - shares[:, None]
+    own = 1 - shares[:, None]
     groups = [released["groups"][column] for column in columns]
     tables = pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
     margins = []
