@@ -609,13 +609,18 @@ def map_of_counts(
     noise = by_cell.shape[1] * release.standard_deviation**2
 
     def excess(shared: np.ndarray, a: int, b: int) -> float:
-        found, errors = [], 0.0
-        for members in (shared == a, shared == b):
+        difference, errors = np.zeros(release.shape), 0.0
+        for members, sign in ((shared == a, 1.0), (shared == b, -1.0)):
             size = sizes[members].sum()
-            found.append(by_cell[members].sum(axis=0) / size)
+            difference += sign * by_cell[members].sum(axis=0).reshape(release.shape) / size
             errors += (members.sum() * noise / size + 1.0) / size
-        # The squared difference contains the errors once.
-        return float(np.square(found[0] - found[1]).sum()) - 2.0 * errors
+        # The squared difference of a column contains the errors once, and more or less by chance.
+        columns = range(difference.ndim)
+        found = [difference.sum(axis=tuple({*columns} - {j})) for j in columns]
+        return max(
+            np.square(of).sum() - errors * (1.0 + 2.0 * math.sqrt(2.0 / max(len(of) - 1, 1)))
+            for of in found
+        )
 
     shared = joined(len(sizes), excess)
     # All are moved like the largest one; so are groups that errors would show in any case.
@@ -647,7 +652,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     rng = check_random_state(fair.random_state)
     n_records, n_groups = rows.n_records, len(rows.groups.names)
     codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
-    told_apart, min_of_images, closest = 4.0, 0.02, 0.6
+    told_apart, min_of_images, closest = 4.0, 0.02, 0.2
     least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
     free = [
         j for j, column in enumerate(rows.columns)

@@ -213,9 +213,9 @@ def test_a_map_that_would_show_groups_is_refused_and_the_error_says_what_helps(p
         assert fair.set_params(epsilon=more).preview(3000, MANY[:0]).refusal is None
 
 
-def tied_columns(n=3000):
+def tied_columns(n, seed):
     """Return rows of three groups, on a lattice, that nearly are functions of each other."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     group = rng.integers(0, 3, n)
     size = np.round(rng.lognormal(0.1 * group, 0.5), 1)
     columns = [size, np.round(size**0.5 + rng.normal(0, 0.02, n), 2), np.round(2 * size, 0)]
@@ -224,15 +224,20 @@ def tied_columns(n=3000):
 
 @pytest.mark.experiment
 @pytest.mark.refuses_useless
-def test_columns_that_nearly_determine_each_other_are_left_and_named():
-    X, labels = tied_columns()
+def test_columns_that_nearly_determine_each_other_show_no_group():
+    (X, labels), (new, of_new) = tied_columns(3000, 0), tied_columns(6000, 1)
     fair = FairBarycenterPreprocessor(
         method="conditional", epsilon=4.0, delta=DELTA, random_state=0, groups=["a", "b", "c"],
         bounds=([0, 0, 0, -4], [8, 4, 16, 7]),
-    )  # fmt: skip
-    with pytest.warns(UserWarning, match=r"the columns \['?x?[0-2]'?, '?x?[0-2]'?\] nearly"):
-        fair.fit(X, sensitive_features=labels)
-    np.testing.assert_array_equal(fair.transform(X, sensitive_features=labels), X)
+    ).fit(X, sensitive_features=labels)  # fmt: skip
+
+    def found(rows):
+        ties = np.column_stack([rows[:, 1] - rows[:, 0] ** 0.5, rows[:, 2] - 2 * rows[:, 0]])
+        return group_auc(np.hstack([rows, ties]), of_new, random_state=0)
+
+    repaired = fair.transform(new, sensitive_features=of_new)
+    assert found(new) > 0.8 and found(repaired) < 0.65
+    assert np.corrcoef(repaired[:, 0], repaired[:, 2])[0, 1] > 0.8
     # Two of them are computed from the first, and need no bounds.
     frame = pd.DataFrame(X[:, [0, 3]], columns=["size", "score"])
     frame = frame.assign(double=2 * frame["size"], sum=frame["size"] + frame["score"])
@@ -244,6 +249,23 @@ def test_columns_that_nearly_determine_each_other_are_left_and_named():
     assert (Z["score"] != frame["score"]).any()
     np.testing.assert_allclose(Z["double"], 2 * Z["size"])
     np.testing.assert_allclose(Z["sum"], Z["size"] + Z["score"])
+
+
+@pytest.mark.experiment
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("width", [3, 6])
+def test_a_small_group_that_differs_in_one_column_is_repaired(width):
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.uniform(size=9000) < 0.1, "a", "b")
+    X = rng.normal(size=(9000, width))
+    X[:, 0] += labels == "a"
+    fair = FairBarycenterPreprocessor(
+        epsilon=3.0, delta=DELTA, bounds=(-4, 5), groups=["a", "b"], random_state=0
+    ).fit(X[:3000], sensitive_features=labels[:3000])
+    new, of_new = X[3000:], labels[3000:]
+    repaired = fair.transform(new, sensitive_features=of_new)
+    before, after = (group_auc(rows, of_new, random_state=0) for rows in (new, repaired))
+    assert before > 0.7 and after < 0.62
 
 
 def heaped_columns(n, seed):
