@@ -93,7 +93,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         :class:`~skdpot.fairness.ConditionalRepair`. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional if `delta` is above 0 and there are more than three columns of any type, or a
-        histogram of them would have more than 4096 cells. To search over parameters such as
+        histogram of them would have more than 4096 cells, or too much noise for small groups. To search over parameters such as
         ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
@@ -610,7 +610,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
         computed = () if self.computed is None else read_computed(self.computed, every)
         columns = [every[j] for j in not_computed(every, computed)]
-        method = self._method(partial(automatic_method, columns, self.epsilon, self.delta))
+        groups = read_groups(group_policy(self.groups), self.weights) if private else None
+        budget = self.epsilon, self.delta
+        method = self._method(partial(automatic_method, columns, *budget, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
         codes = None if private else read_codes(table, every, self._missing(is_conditional))
@@ -626,7 +628,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             # What is missing on this machine is missed before a budget is charged.
             load_compiler()
             load_solver()
-        groups = read_groups(group_policy(self.groups), self.weights) if private else None
         if private:
             columns = read_bounds(self.bounds, columns)
             for place, column in zip(not_computed(every, computed), columns, strict=True):

@@ -248,19 +248,30 @@ def redrawn(columns: Any, codes: np.ndarray, keys: np.ndarray, first_draw: int) 
 
 
 def automatic_method(
-    columns: list[Column], epsilon: float | None, delta: float | None, *, most_columns: int = 3
+    columns: list[Column],
+    epsilon: float | None,
+    delta: float | None,
+    n_records: int,
+    groups: Groups | None,
+    *,
+    most_columns: int = 3,
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
-    It is a support for few columns (without epsilon only if they are numbers), if their histogram
-    has not too many cells, and for private fits without a delta. Otherwise it is conditional
-    distributions.
+    It is a support for few columns (without epsilon only if they are numbers), and for private fits
+    without a delta. Otherwise it is conditional distributions. So it is if the histogram of a
+    support has too many cells, or so much noise that a group of a fourth of the average size would
+    be moved like another one.
     """
-    few = len(columns) <= most_columns
-    if epsilon is None:
+    few, smallest = len(columns) <= most_columns, 0.25
+    if groups is None:
         takes_support = few and all(column.kind == NUMERIC for column in columns)
+    elif few and delta and has_grid(layout := in_own_units(columns).layout):
+        n_groups = len(groups.names)
+        release = HistogramRelease(layout, n_groups, n_records, epsilon, delta)
+        takes_support = not release.is_harmful(smallest * n_records / n_groups)
     else:
-        takes_support = not delta or (few and has_grid(in_own_units(columns).layout))
+        takes_support = not delta
     return FreeSupport() if takes_support else ConditionalRepair()
 
 
@@ -609,18 +620,13 @@ def map_of_counts(
     noise = by_cell.shape[1] * release.standard_deviation**2
 
     def excess(shared: np.ndarray, a: int, b: int) -> float:
-        difference, errors = np.zeros(release.shape), 0.0
-        for members, sign in ((shared == a, 1.0), (shared == b, -1.0)):
+        found, errors = [], 0.0
+        for members in (shared == a, shared == b):
             size = sizes[members].sum()
-            difference += sign * by_cell[members].sum(axis=0).reshape(release.shape) / size
+            found.append(by_cell[members].sum(axis=0) / size)
             errors += (members.sum() * noise / size + 1.0) / size
-        # The squared difference of a column contains the errors once, and more or less by chance.
-        columns = range(difference.ndim)
-        found = [difference.sum(axis=tuple({*columns} - {j})) for j in columns]
-        return max(
-            np.square(of).sum() - errors * (1.0 + 2.0 * math.sqrt(2.0 / max(len(of) - 1, 1)))
-            for of in found
-        )
+        # The squared difference contains the errors once.
+        return float(np.square(found[0] - found[1]).sum()) - 2.0 * errors
 
     shared = joined(len(sizes), excess)
     # All are moved like the largest one; so are groups that errors would show in any case.

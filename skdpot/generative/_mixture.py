@@ -336,18 +336,17 @@ def _pooled_shares(
     # The counts of all classes together have noise, too.
     noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
     variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
+    at_large = 0.0
     if is_smooth:
         # In units of the noise, which is then the same in all frequencies.
         waves, units = dct(np.eye(len(count_variances)), norm="ortho", axis=0), np.sqrt(variances)
         octaves = np.log2(np.maximum(np.arange(len(waves)), 1)).astype(int)
         observed = (differences / units) @ waves.T
         kept = kept_shares(observed, np.ones(observed.shape), octaves, sure=True)
-        differences = units * ((kept * observed) @ waves)
-    else:
-        of_one_kind = np.zeros(len(count_variances), dtype=int)
-        kept = kept_shares(differences / scale, variances / scale**2, of_one_kind, sure=True)
-        differences = kept * differences
-    pooled = np.array([nearest_distribution(row) for row in expected + differences])
+        at_large = units * ((kept * observed) @ waves)
+    rest, one_group = differences - at_large, np.zeros(len(count_variances), dtype=int)
+    kept = kept_shares(rest / scale, variances / scale**2, one_group, sure=True)
+    pooled = np.array([nearest_distribution(row) for row in expected + at_large + kept * rest])
     class_variances = count_variances.mean() / sizes[:, 0] ** 2
     common_variance = count_variances.mean() * n_classes / n_records**2
     weights = kept.mean(axis=1)
