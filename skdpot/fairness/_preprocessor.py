@@ -93,8 +93,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         :class:`~skdpot.fairness.ConditionalRepair`. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional if `delta` is above 0 and there are more than three columns of any type, or a
-        histogram of them would have more than 4096 cells, or too much noise for small groups. To search over parameters such as
-        ``method__max_rows``, pass an object, not a name.
+        histogram of them would have more than 4096 cells, or too much noise for small groups. To
+        search over parameters such as ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
         equal; or one for each group, by label or in the order of ``groups_``. They are scaled to

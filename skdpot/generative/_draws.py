@@ -16,7 +16,7 @@ from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.privacy.checks import check_count, to_display
-from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
+from skdpot.tables import NUMERIC, TableSchema, write_table
 
 
 def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = False) -> np.ndarray:
