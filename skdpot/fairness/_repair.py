@@ -25,6 +25,7 @@ from skdpot.fairness._computed import ComputedColumn
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
+    Part,
     fit_conditional,
     joined,
     shared_maps,
@@ -619,12 +620,12 @@ def map_of_counts(
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
-    def excess(shared: np.ndarray, a: int, b: int) -> float:
+    def excess(a: Part, b: Part) -> float:
         found, errors = [], 0.0
-        for members in (shared == a, shared == b):
-            size = sizes[members].sum()
-            found.append(by_cell[members].sum(axis=0) / size)
-            errors += (members.sum() * noise / size + 1.0) / size
+        for part in map(list, (a, b)):
+            size = sizes[part].sum()
+            found.append(by_cell[part].sum(axis=0) / size)
+            errors += (len(part) * noise / size + 1.0) / size
         # The squared difference contains the errors once.
         return float(np.square(found[0] - found[1]).sum()) - 2.0 * errors
 
@@ -661,15 +662,12 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
     told_apart, min_of_images, closest = 4.0, 0.02, 0.2
     least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
-    free = [
-        j for j, column in enumerate(rows.columns)
-        if column.kind == NUMERIC and j not in rows.fixed
-    ]  # fmt: skip
+    free = [j for j, column in enumerate(rows.columns) if column.kind == NUMERIC]
 
     def blurred(least: float) -> list[BlurredColumn]:
         """Return columns whose cells with smaller shares than this are merged."""
-        cells = released.merged_cells(least)
-        return [BlurredColumn(j, released.space.schema.columns[j], *cells[j]) for j in free]
+        cells, columns = released.merged_cells(least), released.space.schema.columns
+        return [BlurredColumn(j, columns[j], *cells[j]) for j in free if j not in rows.fixed]
 
     of_rows = blurred(least)
     # The map moves blurred rows, so it is fitted to blurred rows.

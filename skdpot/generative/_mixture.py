@@ -416,8 +416,7 @@ def fit_table(
     # Bands of a number differ gradually, and their differences are kept.
     is_shared = n_classes > 1 and not schema.has_bands
     if is_shared:
-        kinds = [schema.columns[j].kind for j in schema.features]
-        ordered = [place for place, kind in enumerate(kinds) if kind != NOMINAL]
+        ordered = [i for i, j in enumerate(schema.features) if schema.columns[j].kind != NOMINAL]
         released, pair_noise = pool_classes(released, n_classes, ordered if pooled else ())
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)

@@ -145,8 +145,8 @@ class TableReleases(SketchSeries):
         if self.pooled:
             # Errors of noise and of chance show a class of average size. What they explain is
             # removed from the release, which halves what is left of them in maps (measured on
-            # twelve public tables). Of 15 tables with 500 rows and up to as much error as this,
-            # one map made a group easier to find, by .02, and 14 made it harder, by .18 on average.
+            # twelve public tables). Of 16 tables with 500 rows and up to as much error as this,
+            # one map made a group easier to find, by .02, and 15 made it harder, by .18 on average.
             most_of_map, quantity = 0.25, "AUC above 1/2 that errors of a map may show groups by"
             schema = self.space.schema
             n_columns, class_size = len(schema.features), n_records / schema.n_classes
