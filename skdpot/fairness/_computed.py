@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from scipy.stats.contingency import crosstab
 
 from skdpot.privacy.checks import to_display
-from skdpot.tables import NUMERIC, Column, place_of, simplest_number
+from skdpot.tables import NUMERIC, Column, column_index, simplest_number
 
 _Function = partial[np.ndarray]
 # The share of the variance, and of the rows, that a function must explain.
@@ -88,7 +88,7 @@ def read_computed(declared: Any, columns: list[Column]) -> tuple[ComputedColumn,
     )
     numbers = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
     found: list[ComputedColumn] = []
-    waiting: list[Any] = [place_of(key, columns) for key in declared]
+    waiting: list[Any] = [column_index(key, columns) for key in declared]
     if not all(place in numbers for place in waiting):
         raise ValueError(
             f"{remedy} The numeric columns of X are {[columns[j].name for j in numbers]}."

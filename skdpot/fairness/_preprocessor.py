@@ -56,7 +56,6 @@ from skdpot.tables import (
     make_table,
     public_labels,
     read_codes,
-    whole_numbers,
 )
 from skdpot.transport import load_compiler, load_solver
 
@@ -700,5 +699,4 @@ def _rows_as(
 ) -> Any:
     """Return repaired columns; numbers have the types of the table, and labels those of the fit."""
     dtypes = [column.dtype or table.dtype(column.position) for column in every]
-    values = [whole_numbers(*pair) for pair in zip(values, dtypes, strict=True)]
     return make_table(container, names, values, dtypes, getattr(table.X, "index", None))

@@ -56,8 +56,8 @@ from skdpot.tables import (
     Table,
     TableSchema,
     check_bounds,
+    column_index,
     objects,
-    place_of,
     private_codes,
     read_schema,
     refuse_other_labels,
@@ -283,7 +283,7 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     names = [named] if np.ndim(named) == 0 else list(named)
     found = []
     for name in names:
-        place = place_of(name, columns)
+        place = column_index(name, columns)
         if place is None:
             known = [column.name for column in columns]
             raise ValueError(f"conditional_on names {name!r}; the repaired columns are {known}.")
@@ -307,7 +307,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
     ranges: dict[int, range] = {}
     if isinstance(bounds, dict):
         for key, pair in bounds.items():
-            place = place_of(key, numeric)
+            place = column_index(key, numeric)
             if place is None:
                 raise ValueError(
                     f"bounds are declared for column {key!r}, which is not one of the numeric "

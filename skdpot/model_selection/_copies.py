@@ -13,14 +13,16 @@ import numpy as np
 from scipy import sparse
 
 from skdpot.privacy.checks import redact_errors
-from skdpot.tables import Table, make_table, objects, take_columns, take_rows
+from skdpot.tables import Table, library_of, make_table, objects, take_columns, take_rows
 
 # Types of values that are kept as they are: they cannot be changed, and refer to no others.
-_KEPT = {
-    type(None), bool, int, float, complex, str, bytes, datetime.date, datetime.datetime,
-    datetime.time, datetime.timedelta, decimal.Decimal,
-    *(set(np.sctypeDict.values()) - {np.void, np.object_}),
-}  # fmt: skip
+_KEPT: set[type] = {type(None), bool, int, float, complex, str, bytes, decimal.Decimal}
+_KEPT |= {datetime.date, datetime.datetime, datetime.time, datetime.timedelta}
+_KEPT |= set(np.sctypeDict.values()) - {np.void, np.object_}
+
+
+# Types of tables that are copied; subclasses, such as those of geopandas, as plain ones.
+_FRAMES = ("DataFrame", "Series")
 
 
 def as_rows(rows: Any, name: str) -> Any:
@@ -38,10 +40,11 @@ def as_rows(rows: Any, name: str) -> Any:
     """
     if rows is None:
         return None
+    is_plain = isinstance(rows, np.ndarray) or _is_list(rows)
     if sparse.issparse(rows):
         # Other formats cannot be divided by rows.
         rows = rows.tocsr()
-    elif not (_library_of(rows) or isinstance(rows, np.ndarray) or _is_list(rows)):
+    elif not is_plain and library_of(type(rows), _FRAMES) == "array":
         # Frames of unknown libraries may hold an index, or values of other rows.
         if not hasattr(rows, "__array__") or hasattr(rows, "columns"):
             raise _refused(name, type(rows).__name__)
@@ -68,7 +71,7 @@ def copy_of(rows: Any, name: str = "X") -> Any:
     dtype: category
     Categories (2, ...): ['a', 'b']
     """
-    library = _library_of(rows)
+    library = library_of(type(rows), _FRAMES)
     if library == "pandas":
         return _pandas_copy(rows, name)
     if library == "polars":
@@ -113,7 +116,7 @@ def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
             return codes.astype(f"{kind}8[D]").astype(f"{kind}8[us]")
         return codes if n_labels or kind in "iu" else rng.uniform(0.1, 10.0, shape)
 
-    if not _library_of(rows):
+    if library_of(type(rows), _FRAMES) == "array":
         made = invented(getattr(rows, "dtype", np.dtype("O")).kind, shape=shape)
         return type(rows)(made) if sparse.issparse(rows) else made
     none = take_rows(rows, slice(0))
@@ -134,16 +137,6 @@ def _refused(name: str, kind: str) -> TypeError:
 
 def _is_list(rows: Any) -> bool:
     return isinstance(rows, Sequence) and not isinstance(rows, str | bytes)
-
-
-def _library_of(rows: Any) -> str | None:
-    """Return the library of a table or series, None for all others."""
-    # Subclasses, such as those of geopandas, are copied as plain frames.
-    for base in type(rows).__mro__:
-        library = base.__module__.partition(".")[0]
-        if base.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
-            return library
-    return None
 
 
 def _kept(value: Any) -> Any:
@@ -177,14 +170,13 @@ def _pandas_copy(rows: Any, name: str) -> Any:
 
     if isinstance(rows, pd.Series):
         return pd.Series(_pandas_column(rows, name), name=rows.name)
-    labels = list(rows.columns)
-    columns = [
-        _pandas_column(rows.iloc[:, j], f"column {label!r} of {name}")
-        for j, label in enumerate(labels)
-    ]
+    columns = {
+        j: _pandas_column(rows.iloc[:, j], f"column {label!r} of {name}")
+        for j, label in enumerate(rows.columns)
+    }
     # By position, since names may repeat; they are public, and an index is not.
-    made = pd.DataFrame(dict(enumerate(columns)), index=range(len(rows)))
-    made.columns = labels
+    made = pd.DataFrame(columns, index=range(len(rows)))
+    made.columns = list(rows.columns)
     return made
 
 

@@ -47,7 +47,7 @@ from skdpot.privacy.charging import (
 )
 from skdpot.privacy.checks import redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
-from skdpot.privacy.noise import make_source
+from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
 from skdpot.tables import person_codes, refuse_other_rows
@@ -483,8 +483,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # What is printed is a function of the number of blocks: one line for each, without times.
         counts: dict[str, Any] = {"bar_format": "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}"}
         counts |= {"mininterval": 0, "miniters": 1, "disable": not self.verbose}
-        title = type(self).__name__
-        watched = plain_bar(blocks, title, len(blocks), unit=" blocks", **counts)
+        watched = plain_bar(blocks, type(self).__name__, len(blocks), unit=" blocks", **counts)
         with watched, silence():
             # Threads share numpy's global random numbers, so those of a block would depend on the
             # concurrent work on other blocks, which have other records.
@@ -589,7 +588,7 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
+def draw_candidates(param_distributions: Any, count: int, source: NoiseSource) -> list[dict]:
     """Return the parameters of candidates, drawn independently from one distribution.
 
     `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are
@@ -627,7 +626,7 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 
 def score_block(
     trials: list[Any], scoring: Any, cv: Any, score_range: Any, records: SearchRecords, seed: int
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Return the private scores of candidates in a block, in units of the range of scores.
 
     `trials` are from `make_trial`; `scoring` and `cv` are as in `cross_validate`. The mean over the

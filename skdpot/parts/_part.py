@@ -282,10 +282,9 @@ def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray
     told = {"format": _FORMAT, "agreement": agreement.text, "owners": owners}
     text = json.dumps(told, sort_keys=True)
     digest = hashlib.sha256(text.encode() + sums.tobytes()).hexdigest()
-    file = io.BytesIO()
-    np.savez(file, told=np.array(text), digest=np.array(digest), sums=sums)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    beside.write_bytes(file.getvalue())
+    with open(beside, "wb") as file:
+        np.savez(file, told=np.array(text), digest=np.array(digest), sums=sums)
     os.replace(beside, path)
 
 

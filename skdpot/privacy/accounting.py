@@ -53,7 +53,7 @@ _RAREST = 1e-12
 _LEAST_NOISE = 1e-50
 
 
-def as_written(number: Any) -> Any:
+def as_written(number: Fraction | float) -> Any:
     """Return the decimal number that a double is written as: 0.1 is one tenth.
 
     It is the shortest decimal that rounds to the double, and may be less or more than it. Fractions
@@ -64,8 +64,8 @@ def as_written(number: Any) -> Any:
     return Fraction(repr(float(number)))
 
 
-def written_rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is written as this number or more, or infinity."""
+def rounded_up(exact: Fraction | float) -> float:
+    """Return the smallest double that is written as this number or more; infinity stays."""
     try:
         nearest = float(exact)
     except OverflowError:
@@ -73,12 +73,7 @@ def written_rounded_up(exact: Fraction) -> float:
     return nearest if as_written(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
-def rounded_up(number: Fraction | float) -> float:
-    """Return the smallest double that is written as this number or more; infinity stays."""
-    return written_rounded_up(number) if isinstance(number, Fraction) else number
-
-
-def written_rounded_down(exact: Fraction) -> float:
+def rounded_down(exact: Fraction) -> float:
     """Return the largest double that is written as this number or less."""
     nearest = float(exact)
     return nearest if as_written(nearest) <= exact else math.nextafter(nearest, -math.inf)
@@ -168,32 +163,18 @@ def check_relation(neighbouring: Any) -> None:
     checks.check_choice("neighbouring", neighbouring, RELATIONS)
 
 
-def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
-    """Return an event under another relation than the one it holds under.
+def for_two_records(event: Any) -> ev.DpEvent:
+    """Return an event that holds under "add_remove" as it holds under "replace_one".
 
     Replacing a record is removing it and adding another, so sensitivities at most double, and
-    guarantees follow the rules of groups of two records.
-
-    Parameters
-    ----------
-    event : DpEvent
-        The event under `source`.
-    source, target : {"add_remove", "replace_one"}
-        Neighbouring relations.
-
-    Returns
-    -------
-    DpEvent
-        The same release as it is described under `target`: multipliers are halved, (epsilon,
-        delta) becomes ``(2 epsilon, (1 + exp(epsilon)) delta)``, and (xi, rho)-zero-concentrated
-        privacy becomes ``(3 xi, 4 rho)``. The delta at which a plan is sold stays.
+    guarantees follow the rules of groups of two records: multipliers are halved, (epsilon, delta)
+    becomes ``(2 epsilon, (1 + exp(epsilon)) delta)``, and (xi, rho)-zero-concentrated privacy
+    becomes ``(3 xi, 4 rho)``. The delta at which a plan is sold stays.
 
     Raises
     ------
     ValueError
-        If `source` is "replace_one" and `target` is not: replacing records never changes the size
-        of a data set, so nothing follows about data sets of different sizes. Or if the converted
-        delta would be 1 or more.
+        If the converted delta would be 1 or more.
 
     Notes
     -----
@@ -204,28 +185,10 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     Examples
     --------
     >>> from skdpot.privacy import GaussianDpEvent, PoissonSampledDpEvent
-    >>> from skdpot.privacy.accounting import convert_event
-    >>> convert_event(
-    ...     PoissonSampledDpEvent(0.1, GaussianDpEvent(4.0)), "add_remove", "replace_one"
-    ... )
+    >>> from skdpot.privacy.accounting import for_two_records
+    >>> for_two_records(PoissonSampledDpEvent(0.1, GaussianDpEvent(4.0)))
     PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))
     """
-    event = ev.check_event(event)
-    check_relation(source)
-    check_relation(target)
-    if source == target:
-        return event
-    if source == "replace_one":
-        raise ValueError(
-            "an event under 'replace_one' says nothing about data sets of different sizes, so it "
-            "cannot be converted to 'add_remove': describe the release by its sensitivity to a "
-            "record that is added or removed."
-        )
-    return _for_two_records(event)
-
-
-def _for_two_records(event: Any) -> ev.DpEvent:
-    """Return the guarantee of an event for two records, one removed and one added."""
     match event:
         case ev.GaussianDpEvent() | ev.LaplaceDpEvent():
             # A sum of centred contributions stays one.
@@ -235,19 +198,19 @@ def _for_two_records(event: Any) -> ev.DpEvent:
         case ev.ApproximateDpEvent():
             return _approximate_for_two_records(event)
         case ev.ZCDpEvent():
-            # By Hölder's inequality: see the notes of `convert_event`.
+            # By Hölder's inequality: see the notes.
             return ev.ZCDpEvent(4 * event.rho, 3 * event.xi)
         case ev.ComposedDpEvent():
-            return ev.ComposedDpEvent([_for_two_records(part) for part in event.events])
+            return ev.ComposedDpEvent([for_two_records(part) for part in event.events])
         case ev.NoOpDpEvent():
             return event
         case ev.PlannedDpEvent():
-            return ev.PlannedDpEvent(_for_two_records(event.event), event.delta)
+            return ev.PlannedDpEvent(for_two_records(event.event), event.delta)
         case ev.PoissonSampledDpEvent():
-            part = _for_two_records(event.event)
+            part = for_two_records(event.event)
             return ev.PoissonSampledDpEvent(event.sampling_probability, part)
         case ev.SelfComposedDpEvent():
-            return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
+            return ev.SelfComposedDpEvent(for_two_records(event.event), event.count)
     raise TypeError(f"no rule for a {type(event).__name__}.")
 
 
@@ -286,7 +249,7 @@ def exact_pure(event: ev.DpEvent) -> Fraction | float:
     return sum((count * exact_loss(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
 
 
-def exact_loss(leaf: Any) -> Any:
+def exact_loss(leaf: ev.DpEvent) -> Fraction | float:
     """Return the exact epsilon of one basic or sampled event apart from failures, or infinity."""
     match leaf:
         case ev.PureDpEvent() | ev.ApproximateDpEvent():
@@ -315,8 +278,8 @@ def amplified_epsilon(epsilon: float, sampling_rate: float) -> float:
     return min(amplified * (1 + 1e-12), epsilon)
 
 
-def failure_delta(event: ev.DpEvent) -> float:
-    """Return the probability with which an event's other guarantees may fail.
+def failure_delta(event: ev.DpEvent) -> Fraction:
+    """Return the exact probability with which an event's other guarantees may fail.
 
     It is the sum of the deltas of its approximate parts, times the sampling rate for a
     Poisson-sampled part. The delta at which a plan is sold does not count.
@@ -325,14 +288,9 @@ def failure_delta(event: ev.DpEvent) -> float:
     --------
     >>> from skdpot.privacy import ApproximateDpEvent, SelfComposedDpEvent
     >>> from skdpot.privacy.accounting import failure_delta
-    >>> failure_delta(SelfComposedDpEvent(ApproximateDpEvent(0.5, 1e-6), 3))
+    >>> float(failure_delta(SelfComposedDpEvent(ApproximateDpEvent(0.5, 1e-6), 3)))
     3e-06
     """
-    return written_rounded_up(exact_failure(event))
-
-
-def exact_failure(event: ev.DpEvent) -> Fraction:
-    """Return the exact number that `failure_delta` rounds up."""
     failure = Fraction(0)
     for leaf, count in ev.leaves(event):
         # Every kind has its rule: a kind that was forgotten here would fail for free.
@@ -340,7 +298,7 @@ def exact_failure(event: ev.DpEvent) -> Fraction:
             case ev.ApproximateDpEvent():
                 failure += count * as_written(leaf.delta)
             case ev.PoissonSampledDpEvent():
-                failure += count * Fraction(leaf.sampling_probability) * exact_failure(leaf.event)
+                failure += count * Fraction(leaf.sampling_probability) * failure_delta(leaf.event)
             case ev.GaussianDpEvent() | ev.LaplaceDpEvent() | ev.PureDpEvent() | ev.ZCDpEvent():
                 pass
             case _:
@@ -493,12 +451,12 @@ def plan_epsilon(event: ev.DpEvent, delta: float, *, neighbouring: str) -> float
 @lru_cache(maxsize=1024)
 def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     event = ev.event_from_json(event_text)
-    failure, allowed = exact_failure(event), as_written(delta)
+    failure, allowed = failure_delta(event), as_written(delta)
     if failure > allowed:
         return math.inf
     bounds = [pure_epsilon(event)]
     # The rest, without failures.
-    delta = written_rounded_down((allowed - failure) / (1 - failure))
+    delta = rounded_down((allowed - failure) / (1 - failure))
     if delta > 0:
         mu = math.sqrt(squared_gaussian_mu(event))
         bounds.append(gaussian_epsilon(delta, mu) if mu < math.inf else math.inf)
@@ -631,10 +589,9 @@ def _sampled(rate: float, event: Any, amplified: bool) -> Iterator[tuple[Any, in
     if single:
         event = released[0][0]
     mu = math.sqrt(squared_gaussian_mu(event))
-    is_normal, is_centred = (
-        all(isinstance(leaf, kind) for leaf, _ in released)
-        for kind in (ev.GaussianDpEvent, ev.CentredGaussianDpEvent)
-    )
+    kinds = {type(leaf) for leaf, _ in released}
+    is_centred = kinds == {ev.CentredGaussianDpEvent}
+    is_normal = kinds <= {ev.GaussianDpEvent, ev.CentredGaussianDpEvent}
     if isinstance(event, ev.PoissonSampledDpEvent):
         # A sample of a sample is a smaller sample.
         yield from _sampled(rate * event.sampling_probability, event.event, amplified)

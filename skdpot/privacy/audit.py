@@ -7,7 +7,7 @@ import decimal
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -96,16 +96,12 @@ def choose_event(
     # A hundredth of the risk. With the full risk, the luckiest of many thresholds would too often
     # lie where hardly any output does.
     cautious = 1.0 - 0.01 * (1.0 - confidence)
-    data_sorted, neighbour_sorted = np.sort(data_scores), np.sort(neighbour_scores)
+    ordered = np.sort(data_scores), np.sort(neighbour_scores)
     thresholds = _thresholds(np.concatenate([data_scores, neighbour_scores]))
     best = -math.inf, float(thresholds[0]), "upper", "data"
     for tail in ("upper", "lower"):
-        data_counts = _tail_counts(data_sorted, thresholds, tail)
-        neighbour_counts = _tail_counts(neighbour_sorted, thresholds, tail)
-        for likelier_on, hits, false_hits in (
-            ("data", data_counts, neighbour_counts),
-            ("neighbour", neighbour_counts, data_counts),
-        ):
+        counts = [_tail_counts(scores, thresholds, tail) for scores in ordered]
+        for likelier_on, (hits, false_hits) in (("data", counts), ("neighbour", counts[::-1])):
             bounds = epsilon_from_counts(hits, false_hits, n_trials, delta, cautious)
             position = int(np.argmax(bounds))
             if bounds[position] > best[0]:
@@ -154,22 +150,21 @@ class Outcomes:
     kinds : list of str
         The kind of every output: an array's type and shape, another type with its text, or the
         class of an error.
-    numbers : list of ndarray
+    numbers : list of ndarray, or ndarray of shape (n_outputs, n_numbers)
         The numbers in every output; an output without numbers has none.
     """
 
     def __init__(self, outputs: Any) -> None:
-        self.outputs = outputs if isinstance(outputs, np.ndarray) else _stack(outputs)
-        self._matrix = None
-        if isinstance(self.outputs, np.ndarray):
+        if not isinstance(outputs, np.ndarray):
+            outputs = _joined([[output] for output in outputs])
+        self.outputs = outputs
+        self.numbers: Sequence[np.ndarray] | np.ndarray
+        if isinstance(outputs, np.ndarray):
             # Many of one kind at once, which is much faster.
-            self._matrix = _real_numbers(self.outputs).reshape(len(self.outputs), -1)
-            kind = f"{self.outputs.dtype}{self.outputs.shape[1:]}"
-            self.kinds, self.numbers = [kind] * len(self.outputs), list(self._matrix)
+            self.numbers = _real_numbers(outputs).reshape(len(outputs), -1)
+            self.kinds = [f"{outputs.dtype}{outputs.shape[1:]}"] * len(outputs)
         else:
-            described = list(map(_described, self.outputs))
-            self.kinds = [kind for kind, _ in described]
-            self.numbers = [numbers for _, numbers in described]
+            self.kinds, self.numbers = map(list, zip(*map(_described, outputs), strict=True))
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -179,8 +174,8 @@ class Outcomes:
 
     def padded(self, width: int) -> np.ndarray:
         """Return the numbers as rows of this width, padded with zeros or cut off."""
-        if self._matrix is not None and self._matrix.shape[1] == width:
-            return self._matrix
+        if isinstance(self.numbers, np.ndarray) and self.numbers.shape[1] == width:
+            return self.numbers
         rows = np.zeros((len(self), width))
         for row, numbers in zip(rows, self.numbers, strict=True):
             row[: len(numbers)] = numbers[:width]
@@ -209,13 +204,6 @@ def _real_numbers(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _stack(outputs: list) -> Any:
-    """Return outputs as one array if they are numbers of one shape and type."""
-    arrays = [array for output in outputs if (array := _as_numbers(output)) is not None]
-    alike = len({(array.dtype, array.shape) for array in arrays}) == 1
-    return np.stack(arrays) if alike and len(arrays) == len(outputs) else outputs
-
-
 def _as_numbers(output: Any) -> np.ndarray | None:
     if isinstance(output, (Raised, str, bytes)) or output is None:
         return None
@@ -227,7 +215,7 @@ def _as_numbers(output: Any) -> np.ndarray | None:
 
 
 def collect(
-    release: Any,
+    release: Callable,
     pair: tuple[Any, Any],
     n_trials: int,
     *,
@@ -241,13 +229,12 @@ def collect(
     Raises a RuntimeError if every release raised, or if any did when one call makes many.
     """
     # As many chunks for any number of workers, so that the seeds do not depend on it.
-    sizes = np.array([len(chunk) for chunk in np.array_split(np.arange(n_trials), 32)])
-    sizes = sizes[sizes > 0]
+    sizes = [len(chunk) for chunk in np.array_split(np.arange(n_trials), min(32, n_trials))]
     source = None if random_state is None else make_source(random_state)
     run = _run_vectorized if vectorized else _run_singly
     tasks = []
     for data in pair:
-        for size in sizes.tolist():
+        for size in sizes:
             n_seeds = 1 if vectorized else size
             # Drawn here and not by workers, so that the division of work does not matter.
             seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
@@ -256,7 +243,7 @@ def collect(
         chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
     halves = chunks[: len(sizes)], chunks[len(sizes) :]
     if vectorized:
-        return Outcomes(_join(halves[0])), Outcomes(_join(halves[1]))
+        return Outcomes(_joined(halves[0])), Outcomes(_joined(halves[1]))
     first, second = ([output for chunk in half for output in chunk] for half in halves)
     if all(isinstance(output, Raised) for output in first + second):
         said = f"{first[0].kind}: {first[0].message}"
@@ -264,7 +251,7 @@ def collect(
     return Outcomes(first), Outcomes(second)
 
 
-def _run_singly(release: Any, data: Any, size: int, seeds: Any) -> list:
+def _run_singly(release: Callable, data: Any, size: int, seeds: Any) -> list:
     outputs: list[Any] = []
     for seed in seeds:
         keywords = {} if seed is None else {"random_state": int(seed)}
@@ -276,7 +263,7 @@ def _run_singly(release: Any, data: Any, size: int, seeds: Any) -> list:
     return outputs
 
 
-def _run_vectorized(release: Any, data: Any, size: int, seeds: Any) -> Any:
+def _run_vectorized(release: Callable, data: Any, size: int, seeds: Any) -> Any:
     keywords = {} if seeds[0] is None else {"random_state": int(seeds[0])}
     try:
         outputs = release(data, size, **keywords)
@@ -294,8 +281,8 @@ def _run_vectorized(release: Any, data: Any, size: int, seeds: Any) -> Any:
     return outputs
 
 
-def _join(chunks: list) -> Any:
-    """Return the outputs of all chunks, as one array if all chunks are arrays of one kind."""
+def _joined(chunks: list) -> Any:
+    """Return the outputs of all chunks, as one array if all are numbers of one shape and type."""
     arrays = [array for chunk in chunks if (array := _as_numbers(chunk)) is not None]
     alike = len({(array.dtype, array.shape[1:]) for array in arrays}) == 1
     if alike and len(arrays) == len(chunks):
@@ -307,7 +294,7 @@ def _join(chunks: list) -> Any:
 # others than it has learned from.
 
 
-def _by_ratio(log_density_ratio: Any) -> Callable[[Outcomes], np.ndarray]:
+def _by_ratio(log_density_ratio: Callable) -> Callable[[Outcomes], np.ndarray]:
     """Return the score of a function that knows the densities and needs no learning."""
 
     def score(outcomes: Outcomes) -> np.ndarray:
@@ -317,7 +304,7 @@ def _by_ratio(log_density_ratio: Any) -> Callable[[Outcomes], np.ndarray]:
             return scores
         outputs = outcomes.outputs
         if not all(worked):
-            outputs = _stack([out for out, fine in zip(outputs, worked, strict=True) if fine])
+            outputs = _joined([[out] for out, fine in zip(outputs, worked, strict=True) if fine])
         ratios = np.asarray(log_density_ratio(outputs), dtype=np.float64)
         if ratios.shape != (sum(worked),):
             raise ValueError(
@@ -348,7 +335,7 @@ def _by_value(outcomes: Outcomes) -> np.ndarray:
 
 
 def _by_classifier(
-    model: Any, features: Any, data: Outcomes, neighbour: Outcomes
+    model: Any, features: Callable, data: Outcomes, neighbour: Outcomes
 ) -> Callable[[Outcomes], np.ndarray]:
     """Return the decision of a classifier that was trained on outputs of both data sets."""
     from sklearn.exceptions import ConvergenceWarning
@@ -408,7 +395,7 @@ def candidates(
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     features, n_features = _features_of(data, neighbour)
-    if max(len(numbers) for numbers in data.numbers + neighbour.numbers) == 1:
+    if max(len(numbers) for numbers in (*data.numbers, *neighbour.numbers)) == 1:
         yield "value", _by_value
     logistic = LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
     products = PolynomialFeatures(include_bias=False)
@@ -602,7 +589,7 @@ def audit(
     Returns
     -------
     AuditResult
-        The bound, the counts behind it, and a plot.
+        The bound, and the counts behind it.
 
     Raises
     ------
@@ -671,11 +658,9 @@ def audit(
     )
     half = n_trials // 2
     first = tuple(part[:half] for part in outcomes)
-    held_out = tuple(part[half:] for part in outcomes)
     name, score, threshold, tail, likelier_on = _choose(first, delta, confidence, log_density_ratio)
-    scores = [score(part) for part in held_out]
-    inside = [part >= threshold if tail == "upper" else part <= threshold for part in scores]
-    counts = tuple(int(np.count_nonzero(part)) for part in inside)
+    scores = [score(part[half:]) for part in outcomes]
+    counts = [int(_tail_counts(np.sort(part), np.asarray(threshold), tail)) for part in scores]
     hits, false_hits = counts if likelier_on == "data" else counts[::-1]
     bound = epsilon_from_counts(hits, false_hits, n_trials - half, delta, confidence)
     return AuditResult(

@@ -242,15 +242,9 @@ class Preview:
         dict
             Values by the names of the attributes.
         """
-        return {
-            "label": self.label,
+        return asdict(self) | {
             "event": None if self.event is None else event_to_json(self.event),
-            "guarantee": None if self.guarantee is None else asdict(self.guarantee),
-            "epsilon": self.epsilon,
-            "price": None if self.price is None else asdict(self.price),
-            "refusal": self.refusal,
-            "errors": [{**asdict(error), "share": error.share} for error in self.errors],
-            "hint": self.hint,
+            "errors": [asdict(error) | {"share": error.share} for error in self.errors],
         }
 
     def __str__(self) -> str:
@@ -411,9 +405,8 @@ def _instead_of_ledger(given: Any) -> str:
             f"got the path {path}. Open the ledger that is there with PrivacyLedger.open({path}), "
             f"or create one with PrivacyLedger(epsilon, delta, path={path})."
         )
-    if isinstance(given, type):
-        return f"got the class {given.__name__}. Create one: PrivacyLedger(epsilon, delta)."
-    return f"got {type(given).__name__}. Create one with PrivacyLedger(epsilon, delta)."
+    what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+    return f"got {what}. Create one with PrivacyLedger(epsilon, delta)."
 
 
 def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
@@ -551,15 +544,13 @@ class ReleasePlan:
         """
         if useless_releases_are_allowed(permit):
             return None
-        refusal = self.refusal
-        if refusal is not None:
+        if (refusal := self.refusal) is not None:
             raise ValueError(refusal)
-        useless = self._useless
-        if not useless:
+        if not self._useless:
             return None
         return (
             f"{self.label}: a part of the release is useless. Expected errors: "
-            f"{describe_useless(useless)}. {self.advice or _ADVICE}"
+            f"{describe_useless(self._useless)}. {self.advice or _ADVICE}"
         )
 
     @property

@@ -429,9 +429,8 @@ def without_sizes(error: BaseException) -> BaseException:
     """
     said = error
     # PyTorch on a CPU says it in text alone.
-    short = isinstance(error, RuntimeError) and re.search(
-        r"(allocate|enough|of) memory|ALLOC_FAILED", str(error)
-    )
+    lacks_memory = r"(allocate|enough|of) memory|ALLOC_FAILED"
+    short = isinstance(error, RuntimeError) and re.search(lacks_memory, str(error))
     if isinstance(error, MemoryError) or short:
         said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
     elif isinstance(error, OverflowError):

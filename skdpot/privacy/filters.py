@@ -6,7 +6,7 @@ them from its first charge on. Choosing the better one afterwards would not be s
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import starmap, zip_longest
@@ -37,9 +37,9 @@ class Total(NamedTuple):
         Renyi divergences at the orders of the ledger; sums are rounded up.
     """
 
-    epsilon: Any = Fraction(0)
-    delta: Any = Fraction(0)
-    pure: Any = Fraction(0)
+    epsilon: Fraction | float = Fraction(0)
+    delta: Fraction | float = Fraction(0)
+    pure: Fraction | float = Fraction(0)
     failure: Fraction = Fraction(0)
     squared_mu: float = 0.0
     renyi: tuple[float, ...] = ()
@@ -88,24 +88,21 @@ def stated_epsilon_delta(event: ev.DpEvent, neighbouring: str) -> tuple[float, f
     >>> stated_epsilon_delta(GaussianDpEvent(2.0), "add_remove")
     """
     pair = _exact_pair(event, partial(accounting.plan_epsilon, neighbouring=neighbouring))
-    return (
-        None
-        if pair is None
-        else (accounting.written_rounded_up(pair[0]), accounting.written_rounded_up(pair[1]))
-    )
+    if pair is None:
+        return None
+    epsilon, delta = map(accounting.rounded_up, pair)
+    return epsilon, delta
 
 
-def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction] | None:
+def _exact_pair(event: ev.DpEvent, plan_price: Callable) -> tuple[Fraction, Fraction] | None:
     """Return the exact pair of an event, given the epsilon of a plan as a function of its delta."""
     epsilon = delta = Fraction(0)
     for leaf, count in ev.leaves(event, into_plans=False):
         if isinstance(leaf, ev.PlannedDpEvent):
-            price, failure = (
-                accounting.as_written(plan_price(leaf.event, leaf.delta)),
-                accounting.as_written(leaf.delta),
-            )
+            price = accounting.as_written(plan_price(leaf.event, leaf.delta))
+            failure = accounting.as_written(leaf.delta)
         else:
-            price, failure = accounting.exact_loss(leaf), accounting.exact_failure(leaf)
+            price, failure = accounting.exact_loss(leaf), accounting.failure_delta(leaf)
         # It states no epsilon that is finite: noise without a plan.
         if not isinstance(price, Fraction):
             return None
@@ -136,15 +133,13 @@ def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None
         raise ValueError("no such pair")
     # The epsilon of a plan is slow to compute, and no delta depends on it.
     exact = _exact_pair(plain, _no_price)
-    return plain, (
-        epsilon,
-        max(delta, 0.0 if exact is None else accounting.written_rounded_up(exact[1])),
-    )
+    least = 0.0 if exact is None else accounting.rounded_up(exact[1])
+    return plain, (epsilon, max(delta, least))
 
 
 def _no_price(event: ev.DpEvent, delta: float) -> float:
     """Return 0 for a plan with a finite epsilon at a delta, else infinity."""
-    return 0.0 if accounting.exact_failure(event) <= accounting.as_written(delta) else math.inf
+    return 0.0 if accounting.failure_delta(event) <= accounting.as_written(delta) else math.inf
 
 
 class PairFilter:
@@ -160,7 +155,7 @@ class PairFilter:
     >>> from skdpot.privacy.filters import PairFilter
     >>> from skdpot.privacy.events import PureDpEvent
     >>> rule = PairFilter(0.3, 0.0)
-    >>> total = rule.price(PureDpEvent(0.1), "replace_one", (0.1, 0.0))
+    >>> total = rule.price(PureDpEvent(0.1), (0.1, 0.0))
     >>> thrice = total.plus(total).plus(total)
     >>> rule.admits(thrice), rule.admits(thrice.plus(total))
     (True, False)
@@ -172,7 +167,7 @@ class PairFilter:
     def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
 
-    def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
+    def price(self, event: ev.DpEvent, pair: Pair | None) -> Total:
         """Return the price of one release, given the pair that it was sold as."""
         if pair is None:
             return Total(epsilon=float("inf"))
@@ -219,7 +214,7 @@ class MixtureFilter:
     >>> from skdpot.privacy.filters import MixtureFilter, Total
     >>> from skdpot.privacy.events import GaussianDpEvent
     >>> rule = MixtureFilter(1.0, 1e-5, slack=1e-5)
-    >>> price = rule.price(GaussianDpEvent(40.0), "replace_one", None)
+    >>> price = rule.price(GaussianDpEvent(40.0), None)
     >>> total, admitted = price, 0
     >>> while rule.admits(total):
     ...     total, admitted = total.plus(price), admitted + 1
@@ -246,18 +241,17 @@ class MixtureFilter:
         # of them costs the same relative share of the slack.
         self._excess = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
-    def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
+    def price(self, event: ev.DpEvent, pair: Pair | None) -> Total:
         """Return the price of one release, given the pair that it was sold as."""
         # Its other prices are those without sampling, and much larger.
         if pair is not None and _is_planned_sample(event):
             event = ev.ApproximateDpEvent(*pair)
+        renyi = accounting.renyi_divergence(event, self.orders) * accounting.RAISED
         return Total(
             pure=accounting.exact_pure(event),
-            failure=accounting.exact_failure(event),
+            failure=accounting.failure_delta(event),
             squared_mu=accounting.squared_gaussian_mu(event) * accounting.RAISED,
-            renyi=tuple(
-                (accounting.renyi_divergence(event, self.orders) * accounting.RAISED).tolist()
-            ),
+            renyi=tuple(renyi.tolist()),
         )
 
     def admits(self, total: Total, epsilon: float | None = None) -> bool:
@@ -279,7 +273,7 @@ class MixtureFilter:
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted the releases, and their delta."""
-        failure = accounting.written_rounded_up(total.failure + accounting.as_written(self.slack))
+        failure = accounting.rounded_up(total.failure + accounting.as_written(self.slack))
         return self._smallest_epsilon(total), failure
 
     def left(self, total: Total) -> tuple[float, float]:
@@ -290,7 +284,7 @@ class MixtureFilter:
 
         def admits(epsilon: float) -> bool:
             # No pure release is worse than one of which nothing else is known.
-            return self.admits(total.plus(self.price(ev.PureDpEvent(epsilon), "", None)))
+            return self.admits(total.plus(self.price(ev.PureDpEvent(epsilon), None)))
 
         most = self.epsilon if admits(self.epsilon) else _bisect(admits, self.epsilon)[0]
         return most, delta
@@ -325,12 +319,12 @@ class MixtureFilter:
         return min(candidates)
 
 
-def _difference(budget: Any, amount: Any) -> float:
+def _difference(budget: Fraction | float, amount: Fraction | float) -> float:
     """Return the rest of a budget after an amount, rounded down."""
     if not math.isfinite(budget):
         return float(budget)
     left = accounting.as_written(budget) - amount
-    return accounting.written_rounded_down(left) if left > 0 else 0.0
+    return accounting.rounded_down(left) if left > 0 else 0.0
 
 
 def _is_planned_sample(event: ev.DpEvent) -> bool:
@@ -341,7 +335,7 @@ def _is_planned_sample(event: ev.DpEvent) -> bool:
     )
 
 
-def _bisect(holds: Any, upper: float) -> tuple[float, float]:
+def _bisect(holds: Callable[[float], bool], upper: float) -> tuple[float, float]:
     """Return the ends of a short interval in which a monotone condition becomes false."""
     lower = 0.0
     # As many halvings as take 2**40 to 2**-60.

@@ -4,11 +4,12 @@ import contextlib
 import json
 import math
 import os
+import reprlib
 import shutil
 import tempfile
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from multiprocessing import util
@@ -17,7 +18,7 @@ from typing import Any
 
 from skdpot.privacy import events as ev
 from skdpot.privacy import records as rec
-from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
+from skdpot.privacy.accounting import RELATIONS, for_two_records, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import FORMAT
@@ -236,8 +237,8 @@ class PrivacyLedger:
         """Set all attributes of a ledger except its history."""
         if key is not None and not (isinstance(key, bytes) and key):
             raise ValueError("key must be None or bytes, and not empty.")
-        self._temporary = path is None
         self.path = _temporary_file() if path is None else path
+        self._where = "a temporary file" if path is None else str(path)
         self._chain = rec.Chain(self.path, key)
         self._part: _Place = _WHOLE
         self._labels: tuple[str, ...] = ()
@@ -302,10 +303,6 @@ class PrivacyLedger:
     def allow_seeded(self) -> bool:
         """Return whether reproducible releases are recorded rather than refused."""
         return bool(self._known[0].settings["allow_seeded"])
-
-    @property
-    def _where(self) -> str:
-        return "a temporary file" if self._temporary else str(self.path)
 
     def _seen_as(self, part: _Place, labels: tuple[str, ...]) -> "PrivacyLedger":
         """Return an object for the same file and history that charges a part."""
@@ -378,7 +375,7 @@ class PrivacyLedger:
         (0.5, 0.0)
         """
         about = unit, label, neighbouring, convert, seeded, pending
-        return self._charge({self._part: event}, {self._part: token}, *about)[self._part]
+        return self._charge({self._part: (event, token)}, *about)[self._part]
 
     def finish(self, receipt: Receipt) -> None:
         """Record that the release of a pending charge is made; estimators call it.
@@ -389,7 +386,7 @@ class PrivacyLedger:
             What `charge` returned. If this cannot be recorded, the charge stays listed as "charged,
             not released", and nothing is raised: the release is there.
         """
-        with contextlib.suppress(rec.LedgerError), self._appending(done=receipt.number):
+        with contextlib.suppress(rec.LedgerError), self._appending(False, receipt.number):
             pass
 
     def charge_parts(
@@ -462,10 +459,10 @@ class PrivacyLedger:
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
-        placed: dict[_Place, ev.DpEvent] = {(name, part): events[part] for part in events}
-        named: dict[_Place, str | None] = {(name, part): tokens.get(part) for part in events}
+        releases: dict[_Place, tuple[ev.DpEvent, str | None]]
+        releases = {(name, part): (event, tokens.get(part)) for part, event in events.items()}
         about = unit, label, neighbouring, convert, seeded, False
-        receipts = self._charge(placed, named, *about)
+        receipts = self._charge(releases, *about)
         return {part: receipts[name, part] for part in events}
 
     def quote(self, event: ev.DpEvent, *, unit: str) -> tuple[float, float]:
@@ -513,10 +510,8 @@ class PrivacyLedger:
     @property
     def part_is_secret(self) -> bool:
         """Whether the part that a unit lies in is itself protected."""
-        # A unit that is added or removed changes its own part only.
-        if self._part == _WHOLE or self.neighbouring == "add_remove":
-            return False
-        return not self._refresh().partitions[self._part[0]]["fixed_key"]
+        # The whole needs no look at the file.
+        return self._part != _WHOLE and self._refresh().parts_change(self._part[0])
 
     def partition(
         self, name: str, parts: Iterable[str], *, fixed_key: bool = False
@@ -551,12 +546,17 @@ class PrivacyLedger:
             If the name is taken by another partition, or this is itself a part.
         """
         check_flag("fixed_key", fixed_key)
-        declared: dict[str, Any] = {"parts": _check_parts(parts), "fixed_key": bool(fixed_key)}
+        names = [] if isinstance(parts, str) else list(parts)
+        for each in names:
+            _check_text("a part", each)
+        if not names or len(set(names)) < len(names):
+            raise ValueError("parts must be a list of at least one name, all different.")
+        declared: dict[str, Any] = {"parts": names, "fixed_key": bool(fixed_key)}
         _check_text("name", name)
         self._check_is_whole()
 
         # In a transaction: another process may declare it at the same time.
-        with self._appending() as records:
+        with self._appending(False) as records:
             if name not in self._known[0].partitions:
                 body = {"kind": "partition", "name": name, **declared}
                 records += self._chain.after(self._known[0].last, [body])
@@ -568,7 +568,7 @@ class PrivacyLedger:
                 "cannot be changed; use another name."
             )
         # Views: all parts share the file, the history and the budget of the whole.
-        return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
+        return {part: self._seen_as((name, part), self._labels) for part in names}
 
     def labelled(self, label: str) -> "PrivacyLedger":
         """Return this ledger with a text in front of the labels of its charges.
@@ -647,12 +647,17 @@ class PrivacyLedger:
                 f"{relation!r}. Describe it for the relation of the ledger, or pass "
                 "convert=True to pay the price of a conversion."
             )
-        return convert_event(event, neighbouring, relation)
+        if neighbouring == "replace_one":
+            raise ValueError(
+                "an event under 'replace_one' says nothing about data sets of different sizes, so "
+                "it cannot be converted to 'add_remove': describe the release by its sensitivity "
+                "to a record that is added or removed."
+            )
+        return for_two_records(event)
 
     def _charge(
         self,
-        events: Mapping[_Place, ev.DpEvent],
-        tokens: Mapping[_Place, str | None],
+        releases: Mapping[_Place, tuple[ev.DpEvent, str | None]],
         unit: str,
         label: str,
         neighbouring: str | None,
@@ -660,40 +665,39 @@ class PrivacyLedger:
         seeded: bool,
         pending: bool,
     ) -> dict[_Place, Receipt]:
-        """Record events of parts at once; none whose token is recorded already."""
-        # Most parts have the same event, which is checked and priced once.
-        plain = {
-            id(event): self._check_charge(event, unit, label, neighbouring, convert, seeded)
-            for event in {id(event): event for event in events.values()}.values()
-        }
-        for token in tokens.values():
+        """Record events of parts, with their tokens, at once; none whose token is recorded."""
+        # Most parts have the same event, which is checked and priced once. By identity, because
+        # events that hold lists have no hash.
+        plain: dict[int, ev.DpEvent] = {}
+        for event, token in releases.values():
+            if id(event) not in plain:
+                checked = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+                plain[id(event)] = checked
             if token is not None:
                 _check_text("token", token, longest=200)
-        # By identity, because events that hold lists have no hash.
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
         relation = self._known[0].settings["neighbouring"]
         pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
-        found: dict[_Place, tuple[int, str]] = {}
+        receipts: dict[_Place, Receipt] = {}
         bodies = {}
         with self._appending(pending) as records:
             known = self._known[0]
             # Others may have charged meanwhile: what is left of delta is known only now.
             for key, event in plain.items():
                 pairs[key] = pairs[key] or self._pair_for(event, unit)
-            for place, event in events.items():
-                key = id(event)
-                about = unit, label, texts[key], pairs[key], bool(seeded), place, tokens[place]
+            for place, (event, token) in releases.items():
+                about = unit, label, texts[id(event)], pairs[id(event)], bool(seeded), place, token
                 body = rec.charge_body(*about)
-                if tokens[place] not in known.tokens:
+                if token not in known.tokens:
                     bodies[place] = body
                     continue
                 # Its release was charged then. Another one under this name would be free.
-                (number, digest), content = known.tokens[tokens[place]]
-                found[place] = number, digest
+                (number, digest), content = known.tokens[token]
+                receipts[place] = Receipt(self.identity, number, digest)
                 if content != rec.content_of(body):
                     raise ValueError(
-                        f"the token {tokens[place]!r} is that of record {number}, "
+                        f"the token {token!r} is that of record {number}, "
                         f"which is another release: {_format_content(content)}, and not "
                         f"{_format_content(rec.content_of(body))}. Nothing was charged. Give what "
                         "is released now another token; or, if it is to be the release of that "
@@ -705,11 +709,12 @@ class PrivacyLedger:
                 dearest = max(plain, key=lambda key: pairs[key] or (math.inf, 0.0))
                 after = known.after(records)
                 self._check_budget(plain[dearest], pairs[dearest], unit, after)
-        found.update(zip(bodies, ((each.number, each.digest) for each in records), strict=True))
-        return {place: Receipt(self.identity, *found[place]) for place in events}
+        for place, record in zip(bodies, records, strict=True):
+            receipts[place] = Receipt(self.identity, record.number, record.digest)
+        return receipts
 
     @contextlib.contextmanager
-    def _appending(self, pending: bool = False, done: Any = None) -> Iterator[list[rec.Record]]:
+    def _appending(self, pending: bool, done: int | None = None) -> Iterator[list[rec.Record]]:
         """Give the list of the records to append, once all that others have recorded is known."""
         with rec.one_at_a_time:
             with self._chain.appending(self._known[0].last, pending, done) as (news, records):
@@ -805,13 +810,11 @@ class PrivacyLedger:
         ValueError
             If `delta` or `unit` is invalid.
         """
+        history = self._refresh()
         if delta is None:
-            history = self._refresh()
-            rule, units = history.rule, _units(history, unit)
-            return max(rule.spent(history.combined(each)) for each in units)
+            return max(history.rule.spent(history.combined(each)) for each in _units(history, unit))
         check_probability("delta", delta)
-        history, entries = self._refresh(), self.entries()
-        costs = [0.0]
+        costs, entries = [0.0], self.entries()
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
             every = ev.ComposedDpEvent(events)
@@ -889,8 +892,7 @@ class PrivacyLedger:
         import pandas as pd
 
         rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
-        columns = [field.name for field in fields(rec.Entry)]
-        return pd.DataFrame(rows, columns=columns).set_index("number")
+        return pd.DataFrame(rows, columns=rec.Entry.__match_args__).set_index("number")
 
     def report(self) -> LedgerReport:
         """Return a report: who is protected, what was released, and what is left.
@@ -916,7 +918,7 @@ class PrivacyLedger:
         outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
         history = self._refresh()
-        rule, totals = (history.rule, {unit: history.combined(unit) for unit in history.units()})
+        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
         return LedgerReport(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             identity=self.identity,
@@ -1050,14 +1052,10 @@ class PrivacyLedger:
                 # One assignment, which no signal interrupts halfway.
                 self._known[0] = history
 
-    def __sklearn_clone__(self) -> "PrivacyLedger":
+    def __deepcopy__(self, memo: dict | None = None) -> "PrivacyLedger":
         return self
 
-    def __copy__(self) -> "PrivacyLedger":
-        return self
-
-    def __deepcopy__(self, memo: dict) -> "PrivacyLedger":
-        return self
+    __copy__ = __sklearn_clone__ = __deepcopy__
 
     def __getstate__(self) -> dict[str, Any]:
         # With the key, without which a worker could not continue the chain, and without what was
@@ -1108,27 +1106,9 @@ def _check_text(name: str, value: Any, longest: float = math.inf) -> None:
         raise ValueError(f"{name} has {len(value)} characters, more than {longest}: use a digest.")
 
 
-def _check_parts(parts: Iterable[str]) -> list[str]:
-    """Return the names of a partition's parts, or raise."""
-    if isinstance(parts, str):
-        raise ValueError("parts must be the names of all parts, got one text.")
-    names = list(parts)
-    for name in names:
-        _check_text("a part", name)
-    if not names or len(set(names)) < len(names):
-        raise ValueError("parts must be at least one name, all different.")
-    return names
-
-
 def _format_settings(settings: dict[str, Any]) -> str:
     """Return settings for a message; of a long list only the beginning."""
-    return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list) and len(value) > 10:
-        return f"{value[:10]!r} and {len(value) - 10:,} more"
-    return repr(value)
+    return ", ".join(f"{name}={reprlib.repr(value)}" for name, value in settings.items())
 
 
 def format_pair(pair: tuple[float, float]) -> str:

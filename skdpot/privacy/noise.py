@@ -226,7 +226,7 @@ _TAIL_BITS = 62
 MARGIN_BITS = 46
 
 
-def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
+def rounded_gaussian(source: NoiseSource, scale: Any, size: Any) -> np.ndarray:
     """Return ``round(scale * G)`` for exact, real, independent standard Gaussian variables G.
 
     Parameters
@@ -266,7 +266,7 @@ def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
     return _rounded(source, scale, size, *_GAUSSIAN)
 
 
-def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
+def rounded_laplace(source: NoiseSource, scale: Any, size: Any) -> np.ndarray:
     """Return ``round(scale * L)`` for exact, real, independent standard Laplace variables L.
 
     All is as for :func:`rounded_gaussian`, with ``P(|L| > t) = exp(-t)``: `scale` is the mean
@@ -283,7 +283,7 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
 
 
 def _rounded(
-    source: Any,
+    source: NoiseSource,
     scale: Any,
     size: Any,
     quantile: Callable[[np.ndarray], np.ndarray],
@@ -596,7 +596,7 @@ class _GridMechanism(ABC):
         return (np.clip(halves, -bound, bound).astype(np.int64) + 1) >> 1
 
     @abstractmethod
-    def _draw(self, source: Any, shape: Any) -> np.ndarray:
+    def _draw(self, source: NoiseSource, shape: Any) -> np.ndarray:
         """Return integer noise at the grid's scale."""
 
 
@@ -693,7 +693,7 @@ class LaplaceMechanism(_GridMechanism):
         """Return the event of one release."""
         return LaplaceDpEvent(self.noise_multiplier)
 
-    def _draw(self, source: Any, shape: Any) -> np.ndarray:
+    def _draw(self, source: NoiseSource, shape: Any) -> np.ndarray:
         return rounded_laplace(source, self.grid_scale, shape)
 
 
@@ -835,14 +835,14 @@ class GaussianMechanism(_GridMechanism):
         """Return the event of one release."""
         return GaussianDpEvent(self.noise_multiplier)
 
-    def _draw(self, source: Any, shape: Any) -> np.ndarray:
+    def _draw(self, source: NoiseSource, shape: Any) -> np.ndarray:
         return rounded_gaussian(source, self.grid_scale, shape)
 
 
 # Poisson samples of records, with exactly the accounted probability or slightly less.
 
 
-def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
+def poisson_sample(source: NoiseSource, n_records: int, rate: float) -> np.ndarray:
     """Return which records are sampled, each with the same probability.
 
     Returns positions in ascending order. Whether a record is among them is independent of all

@@ -37,7 +37,7 @@ class BudgetExceededError(ValueError):
         budget.
     """
 
-    def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
+    def __init__(self, message: str, asked: Pair, spent: Pair, left: Pair) -> None:
         # All go into args, from which pickles of workers restore the error.
         super().__init__(message, asked, spent, left)
         self.asked, self.spent, self.left = asked, spent, left
@@ -132,12 +132,14 @@ class Chain:
         # A file that appears is complete: a process that is killed leaves a draft at most.
         draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
         try:
-            with (
-                one_at_a_time,
-                _explaining_errors(path),
-                contextlib.closing(_connect_to_new(draft)) as file,
-            ):
-                yield file
+            with one_at_a_time, _explaining_errors(path):
+                # Only its owner can read it, from the first moment on. SQLite gives the same mode
+                # to its files beside it. If the file does not exist then, SQLite says why.
+                with contextlib.suppress(OSError):
+                    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                new = sqlite3.connect(f"{draft.absolute().as_uri()}?mode=rw", uri=True)
+                with contextlib.closing(new) as file:
+                    yield file
             # A link fails where there is a file.
             with _explaining_errors(path):
                 os.link(draft, path)
@@ -196,14 +198,12 @@ class Chain:
         with self._new_file(path) as copy, self._open() as file:
             file.backup(copy)
 
-    def after(self, previous: Record, bodies: Iterable[Any]) -> list[Record]:
+    def after(self, previous: Record, bodies: Iterable[dict[str, Any] | str]) -> list[Record]:
         """Return the records of bodies, or of their texts, each of which follows the one before."""
         records, last = [], previous
-        for body in bodies:
-            text = body
-            if isinstance(body, dict):
-                # Auditors read it without Python: keys in order, and no NaN.
-                text = json.dumps(body, sort_keys=True, allow_nan=False)
+        for one in bodies:
+            # Auditors read it without Python: keys in order, and no NaN.
+            text = one if isinstance(one, str) else json.dumps(one, sort_keys=True, allow_nan=False)
             message = f"{last.digest}\n{text}".encode()
             if self.key is None:
                 digest = hashlib.sha256(message).hexdigest()
@@ -231,9 +231,8 @@ class Chain:
                 self._remove_drafts()
             uri = f"{self.path.absolute().as_uri()}?mode=rw"
             # SQLite is asked anew every 0.1 s: Python hears no interruption while SQLite waits.
-            with contextlib.closing(
-                sqlite3.connect(uri, uri=True, timeout=0.1, isolation_level=None)
-            ) as file:
+            opened = sqlite3.connect(uri, uri=True, timeout=0.1, isolation_level=None)
+            with contextlib.closing(opened) as file:
                 # A database of another program is left alone.
                 (application,) = file.execute("PRAGMA application_id").fetchone()
                 if application != _APPLICATION_ID:
@@ -256,13 +255,8 @@ class Chain:
             )
 
     def _follow(self, file: sqlite3.Connection, after: Record) -> list[Record]:
-        records = [
-            Record(*row)
-            for row in file.execute(
-                "SELECT number, body, digest FROM records WHERE number >= ? ORDER BY number",
-                (after.number,),
-            )
-        ]
+        query = "SELECT number, body, digest FROM records WHERE number >= ? ORDER BY number"
+        records = [Record(*row) for row in file.execute(query, (after.number,))]
         if after != ORIGIN:
             first = records.pop(0) if records else None
             if first != after:
@@ -280,17 +274,6 @@ class Chain:
                     "Open it with the key= that it was created with, if any."
                 )
         return records
-
-
-def _connect_to_new(path: Path) -> sqlite3.Connection:
-    """Create a file that only its owner can read, from the first moment on, and open it.
-
-    SQLite gives the same mode to its files beside it.
-    """
-    with contextlib.suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    # If the file does not exist now, SQLite says why.
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
 
 
 @contextlib.contextmanager
@@ -458,9 +441,13 @@ def check_settings(
     }
 
 
-def json_number(number: float) -> Any:
+def json_number(number: float) -> float | str:
     """Return a number in a form for JSON, in which infinity is text."""
     return float(number) if math.isfinite(number) else "inf"
+
+
+# What reading a record raises that no ledger writes.
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class History:
@@ -562,8 +549,7 @@ class History:
                     self.anchors = (*self.anchors, body)
                 case _:
                     raise ValueError("no such kind of record")
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-                ValueError) as error:  # fmt: skip
+        except _UNREADABLE as error:
             raise LedgerTamperedError(
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
@@ -590,7 +576,7 @@ class History:
         # refused has not decided it.
         key = self.rule, body["event"], pair
         if key not in self.prices:
-            self.prices[key] = self.rule.price(event, self.settings["neighbouring"], pair)
+            self.prices[key] = self.rule.price(event, pair)
         before = self.totals.get(place)
         cost = self.prices[key]
         self.totals[place] = cost if before is None else before.plus(cost)
@@ -598,6 +584,12 @@ class History:
     def has_part(self, partition: str, part: str) -> bool:
         """Tell whether a partition has a part of this name."""
         return part in self.partitions.get(partition, {"parts": ()})["parts"]
+
+    def parts_change(self, partition: str | None) -> bool:
+        """Tell whether a replaced unit may move to another part of a partition, None for none."""
+        # A unit that is added or removed changes its own part only.
+        is_fixed = partition is None or self.partitions[partition]["fixed_key"]
+        return self.settings["neighbouring"] == "replace_one" and not is_fixed
 
     def units(self) -> list[str]:
         """Return the units of all charges, in alphabetical order."""
@@ -615,15 +607,13 @@ class History:
                 by_partition.setdefault(partition, []).append(total)
         largest: list[Total] = []
         for partition, totals in by_partition.items():
-            moves = (
-                partition is not None
-                and self.settings["neighbouring"] == "replace_one"
-                and not self.partitions[partition]["fixed_key"]
-            )
             # Parts are disjoint: a unit pays for its own, and for another one if it moves.
             if len(totals) > 1:
                 currencies = zip(*(total.amounts for total in totals), strict=True)
-                ordered = [heapq.nlargest(1 + moves, amounts) for amounts in currencies]
+                ordered = [
+                    heapq.nlargest(1 + self.parts_change(partition), amounts)
+                    for amounts in currencies
+                ]
                 totals = list(map(Total.of, zip(*ordered, strict=True)))
             largest += totals
         return reduce(Total.plus, largest) if largest else Total()

@@ -5,7 +5,7 @@ import math
 import os
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -215,20 +215,19 @@ class LedgerReport(Report):
         if not math.isfinite(epsilon):
             return f"No {unit} is protected: what was released has no finite epsilon."
         seeded = sum(entry.seeded for entry in self.entries if entry.unit == unit)
-        verbs = {"replace_one": "replacing", "add_remove": "adding or removing"}
-        changing = verbs[self.neighbouring]
+        changing = "replacing" if self.neighbouring == "replace_one" else "adding or removing"
         who = f"Every {unit} is protected:"
         if seeded:
             who = (
                 f"No {unit} is protected from whoever knows the seed of {seeded} of the releases, "
                 "which can be reproduced from it. For all others:"
             )
-        plus = f", but for an added probability of {chance_up(delta)} (delta)" if delta else ""
+        plus = f", but for an added probability of {chance(delta)} (delta)" if delta else ""
         only = f" for the unit {unit}" if len(self.units) > 1 else ""
         return (
             f"{who} {changing} the data of one {unit} changes the probability of any outcome of "
             f"all releases{only} by a factor of at most {factor(epsilon)} (epsilon "
-            f"{amount_up(epsilon)}){plus}."
+            f"{amount(epsilon)}){plus}."
         )
 
     def _what(self) -> Section:
@@ -243,13 +242,13 @@ class LedgerReport(Report):
     def _left(self) -> list[str]:
         if not math.isfinite(self.epsilon):
             return ["No budget is set: releases are recorded, and none is refused."]
-        budget = f"epsilon {amount_up(self.epsilon)} and delta {chance_up(self.delta)}"
+        budget = f"epsilon {amount(self.epsilon)} and delta {chance(self.delta)}"
         if not self.units:
             return [f"All of the budget: {budget} for every unit."]
         return [
-            f"Of the budget of {budget} for every {unit}, epsilon {amount_up(spent[0])} "
-            f"and delta {chance_up(spent[1])} are spent. Another release may cost at most "
-            f"epsilon {amount_down(left[0])} and delta {chance_down(left[1])}."
+            f"Of the budget of {budget} for every {unit}, epsilon {amount(spent[0])} "
+            f"and delta {chance(spent[1])} are spent. Another release may cost at most "
+            f"epsilon {amount(left[0], ROUND_FLOOR)} and delta {chance(left[1], ROUND_FLOOR)}."
             for unit, (spent, left) in self.units.items()
         ]
 
@@ -299,8 +298,8 @@ def _row(releases: list[Entry]) -> tuple[str, ...]:
         + " (charged, not released)" * (not entry.released),
         entry.unit + (f" in {part}" if part else ""),
         f"{len(releases):,}",
-        "by its noise" if pair is None else amount_up(pair[0]),
-        "by its noise" if pair is None else chance_up(pair[1]),
+        "by its noise" if pair is None else amount(pair[0]),
+        "by its noise" if pair is None else chance(pair[1]),
     )
 
 
@@ -313,26 +312,20 @@ def _part_of(entry: Entry) -> str:
     return "" if entry.partition is None else f"{entry.partition}: {entry.part}"
 
 
-def amount_up(number: float) -> str:
-    """Return a spent amount, rounded up to two decimals, or to two digits if it is small.
+def amount(number: float, rounding: str = ROUND_CEILING) -> str:
+    """Return an amount, rounded up to two decimals, or to two digits if it is small.
+
+    Amounts that remain are rounded down.
 
     Examples
     --------
-    >>> from skdpot.privacy.report import amount_down, amount_up
-    >>> amount_up(2.00000000078653), amount_up(2.001), amount_up(0.00123)
+    >>> from decimal import ROUND_FLOOR
+    >>> from skdpot.privacy.report import amount
+    >>> amount(2.00000000078653), amount(2.001), amount(0.00123)
     ('2.00', '2.01', '0.0013')
-    >>> amount_down(0.999), amount_down(0.0), amount_down(float("inf"))
-    ('0.99', '0.00', 'unlimited')
+    >>> [amount(number, ROUND_FLOOR) for number in (0.999, 0.0, float("inf"))]
+    ['0.99', '0.00', 'unlimited']
     """
-    return _rounded(number, ROUND_CEILING)
-
-
-def amount_down(number: float) -> str:
-    """Return a remaining amount: as `amount_up`, rounded down."""
-    return _rounded(number, ROUND_FLOOR)
-
-
-def _rounded(number: float, rounding: str) -> str:
     if math.isinf(number):
         return "unlimited"
     if number > 1e15:
@@ -352,32 +345,25 @@ def _rounded(number: float, rounding: str) -> str:
     return text
 
 
-def chance_up(delta: float) -> str:
-    """Return a spent delta and its rarity in words, rounded up.
+def chance(delta: float, rounding: str = ROUND_CEILING) -> str:
+    """Return a delta and its rarity in words, rounded up; one that remains is rounded down.
 
     Examples
     --------
-    >>> from skdpot.privacy.report import chance_down, chance_up
-    >>> chance_up(1e-5), chance_up(1.234e-6), chance_up(0.0)
+    >>> from decimal import ROUND_FLOOR
+    >>> from skdpot.privacy.report import chance
+    >>> chance(1e-5), chance(1.234e-6), chance(0.0)
     ('0.00001 (1 in 100,000)', '0.0000013 (1 in 810,372)', '0')
-    >>> chance_down(1.28e-6)
+    >>> chance(1.28e-6, ROUND_FLOOR)
     '0.0000012 (1 in 781,250)'
     """
-    return _chance(delta, ROUND_CEILING, math.floor)
-
-
-def chance_down(delta: float) -> str:
-    """Return a remaining delta, rounded down."""
-    return _chance(delta, ROUND_FLOOR, math.ceil)
-
-
-def _chance(delta: float, rounding: str, rounded_inverse: Callable[[Decimal], int]) -> str:
     if delta == 0:
         return "0"
     exact = Decimal(repr(float(delta)))
     shown = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), rounding).normalize()
     written = f"{shown:f}" if shown >= Decimal("1e-9") else f"{shown:e}"
-    return f"{written} (1 in {rounded_inverse(1 / exact):,})"
+    inverse = math.floor(1 / exact) if rounding == ROUND_CEILING else math.ceil(1 / exact)
+    return f"{written} (1 in {inverse:,})"
 
 
 def factor(epsilon: float) -> str:
@@ -386,7 +372,7 @@ def factor(epsilon: float) -> str:
     if epsilon > 30:
         return "more than 10 million million"
     grown = math.exp(epsilon)
-    return amount_up(grown) if grown < 100 else f"{math.ceil(grown):,}"
+    return amount(grown) if grown < 100 else f"{math.ceil(grown):,}"
 
 
 def day(time: str) -> str:
@@ -401,7 +387,6 @@ def day(time: str) -> str:
     when = date.fromisoformat(time[:10])
     # Not by strftime, which speaks the language of the machine.
     months = (
-        "January", "February", "March", "April", "May", "June", "July", "August", "September",
-        "October", "November", "December",
-    )  # fmt: skip
+        "January February March April May June July August September October November December"
+    ).split()
     return f"{when.day} {months[when.month - 1]} {when.year}"

@@ -6,7 +6,6 @@ from skdpot.releases._nodes import (
     UTILITY_MECHANISMS,
     MessageReleases,
     UtilityNoise,
-    UtilityRelease,
     UtilityResponse,
 )
 from skdpot.releases._sums import (

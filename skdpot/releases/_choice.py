@@ -14,11 +14,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skdpot.privacy.events import PureDpEvent
-from skdpot.privacy.noise import LaplaceMechanism
+from skdpot.privacy.noise import LaplaceMechanism, NoiseSource
 from skdpot.releases._sums import Release
 
 
-def bernoulli(source: Any, probability: Fraction) -> bool:
+def bernoulli(source: NoiseSource, probability: Fraction) -> bool:
     """Return True with an exact rational probability.
 
     It is compared with a uniform real number, whose bits are drawn as needed.
@@ -136,14 +136,14 @@ class ChoiceRelease(Release):
     def sensitivity(self, relation: str) -> float:
         return self._sensitivity(relation=relation)
 
-    def draw_count(self, source: Any) -> int:
+    def draw_count(self, source: NoiseSource) -> int:
         """Return the number of candidates to try, at least 1; it stays secret for ever."""
         count = 1
         while not bernoulli(source, self.stop):
             count += 1
         return count
 
-    def run(self, values: Any, source: Any) -> tuple[int, int]:
+    def run(self, values: Any, source: NoiseSource) -> tuple[int, int]:
         """Add noise to all scores, and return the position of the best and its score.
 
         `values` are private integer scores, one for each candidate that was drawn, in the order of

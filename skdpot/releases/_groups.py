@@ -11,7 +11,6 @@ from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases._sums import NoisyRelease, VectorRelease
 
-_TINY = 1e-9
 LARGEST_GRID = 4096
 _MOST_BINS = 64
 # A group whose size is below this many deviations of the noise is unknown.
@@ -70,7 +69,7 @@ class UnitLayout:
 
         It is raised to a small number if all points are equal.
         """
-        return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
+        return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), 1e-9)
 
     def read(self, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the numbers and the categories of private records, without errors.
@@ -342,13 +341,10 @@ def _longest(shape: tuple[int, ...], n_numbers: int) -> int:
 
 def _halves(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the entries at even and at odd positions, with 0 for a missing last one."""
-    length = array.shape[axis]
-    first = np.take(array, range(0, length, 2), axis=axis)
-    second = np.zeros_like(first)
-    end = [slice(None)] * array.ndim
-    end[axis] = slice(0, length // 2)
-    second[tuple(end)] = np.take(array, range(1, length, 2), axis=axis)
-    return first, second
+    along = np.moveaxis(array, axis, 0)
+    first, second = along[::2], np.zeros_like(along[::2])
+    second[: len(along) // 2] = along[1::2]
+    return np.moveaxis(first, 0, axis), np.moveaxis(second, 0, axis)
 
 
 def _share_of_first(

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -57,13 +57,13 @@ def node_budgets(
     if not ((shares > 0) & (shares <= 1)).all():
         raise ValueError("factors must be above 0 and at most 1.")
     epsilons = epsilon * shares
+    # They are attributes of releases, which nobody changes.
+    epsilons.setflags(write=False)
     if not (epsilons > _LEAST_EPSILON).all():
         raise ValueError(f"epsilon must be above {_LEAST_EPSILON:g} for every node.")
     each, where = np.unique(epsilons, return_inverse=True)
-    if delta == 0:
-        found = np.array([inverse_rounded_up(value) for value in each.tolist()])
-    else:
-        found = np.array([calibrate_noise_multiplier(value, delta) for value in each.tolist()])
+    multiplier = partial(calibrate_noise_multiplier, delta=delta) if delta else inverse_rounded_up
+    found = np.array([multiplier(value) for value in each.tolist()])
     return epsilons, delta, found[where.reshape(n_nodes)]
 
 
@@ -122,10 +122,9 @@ def grid_values(values: np.ndarray, low: Any, high: Any, units: np.ndarray) -> n
 def check_range(low: Any, high: Any) -> tuple[float, float]:
     """Return the ends of a range as floats, or raise."""
     ends = float(low), float(high)
-    width = ends[1] - ends[0]
     # Minimum width of a range whose units have all the digits of a double.
     min_width = 1e-280
-    if not (ends[0] < ends[1] and min_width < width < math.inf):
+    if not min_width < ends[1] - ends[0] < math.inf:
         raise ValueError(f"the range must be finite, with low < high, got {low!r} and {high!r}.")
     return ends
 
@@ -270,7 +269,7 @@ class MessageReleases(ReleaseSeries):
         self._degrees = check_degrees(degrees)
         n_nodes = len(self._degrees)
         budgets = node_budgets(epsilon, delta, factors, n_nodes)
-        self._epsilons, self._delta, self._total_multipliers = budgets
+        self.epsilons, self._delta, self._total_multipliers = budgets
         self._n_rounds = checks.check_count("n_rounds", n_rounds)
         self._source = check_source(source, n_nodes)
         given = {"utility_range": utility_range, "cap": cap, "least": least, "curvature": curvature}
@@ -289,13 +288,8 @@ class MessageReleases(ReleaseSeries):
         self.n_released = 0
 
     @property
-    def epsilons(self) -> np.ndarray:
-        """Return the total epsilon of each node."""
-        return self._epsilons.copy()
-
-    @property
     def event(self) -> ev.DpEvent:
-        return self.node_event(int(np.argmax(self._epsilons)))
+        return self.node_event(int(np.argmax(self.epsilons)))
 
     def node_event(self, node: int) -> ev.DpEvent:
         """Return the event of all rounds of a node."""
@@ -303,7 +297,7 @@ class MessageReleases(ReleaseSeries):
             # Several Gaussian releases are one, with this multiplier.
             single = ev.GaussianDpEvent(float(self._total_multipliers[node]))
             return ev.PlannedDpEvent(single, self._delta)
-        share = rounded_down_share(self._epsilons[node], self._n_rounds)
+        share = rounded_down_share(self.epsilons[node], self._n_rounds)
         return ev.SelfComposedDpEvent(ev.PureDpEvent(float(share)), self._n_rounds)
 
     def sensitivities(self, eta: Any) -> np.ndarray:
@@ -362,7 +356,7 @@ class MessageReleases(ReleaseSeries):
         """Return the multipliers of the sensitivity: of Gaussian noise, or one over its rate."""
         if self._delta:
             return self._total_multipliers * math.sqrt(self._n_rounds) * RAISED
-        share = rounded_down_share(self._epsilons, self._n_rounds)
+        share = rounded_down_share(self.epsilons, self._n_rounds)
         left = share - spherical_slack(self._degrees)
         if (left < share / 2).any():
             raise ValueError(
@@ -445,18 +439,13 @@ class UtilityRelease(Release):
         checks.check_choice("protect", protect, PROTECTED)
         self._protect = protect
         budgets = node_budgets(epsilon, 0.0, factors, len(self._degrees))
-        self._epsilons, _, self._multipliers = budgets
+        self.epsilons, _, self._multipliers = budgets
         self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
         self._prepare()
 
     @abstractmethod
     def _prepare(self) -> None:
         """Choose noise or levels."""
-
-    @property
-    def epsilons(self) -> np.ndarray:
-        """Return the epsilon of each node."""
-        return self._epsilons.copy()
 
     @property
     def spread(self) -> float:
@@ -558,7 +547,7 @@ class UtilityNoise(UtilityRelease):
 
     @property
     def event(self) -> ev.DpEvent:
-        return self.node_event(int(np.argmax(self._epsilons)))
+        return self.node_event(int(np.argmax(self.epsilons)))
 
     def node_event(self, node: int) -> ev.DpEvent:
         return ev.LaplaceDpEvent(float(self._multipliers[node]))
@@ -677,19 +666,12 @@ class UtilityResponse(UtilityRelease):
     """
 
     def _prepare(self) -> None:
+        self.n_answers = self._degrees.copy()
         if self._protect == "node":
-            counts = [
-                _best_answers(value, degree)
-                for value, degree in zip(
-                    self._epsilons.tolist(), self._degrees.tolist(), strict=True
-                )
-            ]
-            self.n_answers = np.array(counts, dtype=np.int64)
-        else:
-            self.n_answers = self._degrees.copy()
-        self._shares = rounded_down_share(self._epsilons, self._moved("replace_one"))
-        levels = [_best_levels(value) for value in self._shares.tolist()]
-        self.n_levels = np.array(levels, dtype=np.int64)
+            counts = map(_best_answers, self.epsilons.tolist(), self._degrees.tolist())
+            self.n_answers = np.array(list(counts), dtype=np.int64)
+        self._shares = rounded_down_share(self.epsilons, self._moved("replace_one"))
+        self.n_levels = np.array(list(map(_best_levels, self._shares.tolist())), dtype=np.int64)
         self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
 
     def _moved(self, relation: str) -> np.ndarray:
@@ -702,7 +684,7 @@ class UtilityResponse(UtilityRelease):
     @property
     def event(self) -> ev.DpEvent:
         # Nodes with one budget may divide it differently, and a node without edges has no answers.
-        return ev.PureDpEvent(float(self._epsilons.max()))
+        return ev.PureDpEvent(float(self.epsilons.max()))
 
     def node_event(self, node: int) -> ev.DpEvent:
         answer = ev.PureDpEvent(float(self._shares[node]))

@@ -93,7 +93,7 @@ class NoisyRelease(Release):
     def sensitivity(self, relation: str) -> float:
         return self._noise.sensitivity(relation)
 
-    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+    def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Release values, of all records or of one owner's, with all the noise that they need."""
         return self._noise.run(values, source)
 
@@ -158,19 +158,17 @@ class VectorRelease(Release):
         counts: bool = False,
     ) -> None:
         self._delta, self._sensitivities = delta, sensitivities
-        grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
+        grid: dict[str, Any] = {"n_coordinates": n_coordinates}
+        grid |= {"granularity": 1.0, "on_grid": True} if counts else {}
         sensitivity = self.sensitivity("replace_one")
         # The grid of the noise ends at 2**39 times its scale, and values must lie on it.
         max_precision = 2.0**38
         epsilon = min(epsilon, max_precision * sensitivity / largest)
         self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
-            grid["n_coordinates"] = n_coordinates
             self._mechanism = LaplaceMechanism(epsilon, sensitivity, **grid)
         else:
-            self._mechanism = GaussianMechanism(
-                epsilon, delta, sensitivity, n_coordinates=n_coordinates, **grid
-            )
+            self._mechanism = GaussianMechanism(epsilon, delta, sensitivity, **grid)
 
     @property
     def event(self) -> DpEvent:
@@ -191,7 +189,7 @@ class VectorRelease(Release):
         """Return the magnitude that the noise on a value exceeds with a probability of 5 %."""
         return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
 
-    def run(self, values: Any, source: Any) -> np.ndarray:
+    def run(self, values: Any, source: NoiseSource) -> np.ndarray:
         """Return noisy values in their shape; every call is a separate release.
 
         Values beyond the end of the grid are clipped, and NaN becomes zero, silently.
@@ -293,7 +291,7 @@ class SumRelease(Release):
         """Return the standard deviation of the noise, in units of the sums; 0 without noise."""
         return self._noise_multiplier * self.sensitivity(self._relation)
 
-    def run(self, values: np.ndarray, source: Any) -> np.ndarray:
+    def run(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return noisy int64 sums, as doubles."""
         if self._noise_multiplier == 0:
             return np.asarray(values, dtype=np.float64)

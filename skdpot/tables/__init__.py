@@ -8,18 +8,19 @@ from skdpot.tables._column import (
     ORDINAL,
     Column,
     check_bounds,
+    column_index,
     declared_labels,
     is_missing,
     label_codes,
     objects,
     one_by_one,
-    place_of,
     simplest_number,
 )
 from skdpot.tables._frames import (
     CONTAINERS,
     Table,
     as_array,
+    library_of,
     make_table,
     number_in_file,
     plain_values,
@@ -28,7 +29,6 @@ from skdpot.tables._frames import (
     suffix_of,
     take_columns,
     take_rows,
-    whole_numbers,
     write_table_file,
 )
 from skdpot.tables._reading import (
@@ -45,4 +45,4 @@ from skdpot.tables._reading import (
     read_units,
     refuse_other_labels,
 )
-from skdpot.tables._schema import FILL_IN, TableSchema, columns_in, read_schema, write_table
+from skdpot.tables._schema import FILL_IN, TableSchema, read_schema, write_table

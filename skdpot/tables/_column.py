@@ -57,9 +57,8 @@ def check_bounds(
             "lists in the order of the columns."
         )
     try:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
         # Copies: the caller may change the arrays later.
-        low, high = (np.array(np.broadcast_to(bound, n_features)) for bound in (low, high))
+        low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:
         raise ValueError(message) from error
     with np.errstate(all="ignore"):
@@ -216,7 +215,7 @@ class Column:
         The category that all undeclared labels are read as; None without one.
     """
 
-    name: Any
+    name: str | int
     kind: str
     missing: bool = False
     low: float = 0
@@ -227,7 +226,7 @@ class Column:
     values: tuple = ()
     position: int | None = None
     dtype: Any = None
-    other: Any = None
+    other: str | int | float | None = None
 
     @cached_property
     def labels(self) -> np.ndarray | None:
@@ -257,20 +256,21 @@ class Column:
         codes[unknown] = [-1 if labels[i] is None else undeclared for i in unknown]
         return codes
 
-    @property
-    def mistyped(self) -> str:
-        """Return the problem of a column of labels of another type than those declared."""
-        return (
+    def type_problems(self, kind: str) -> list[str]:
+        """Return the problem of a column whose type, of this kind, holds no declared label.
+
+        It is in a list, which is empty for other types.
+        """
+        # The type alone decides: a private column is refused for no value.
+        are_text = [isinstance(label, str) for label in self.values]
+        holds_none = all(are_text) if kind in "biuf" else kind in "UST" and not any(are_text)
+        if not holds_none:
+            return []
+        return [
             f"column {self.name!r} has text where numbers or truth values are declared, or the "
             "other way round (the number 1 is not the text '1'): convert the column, as none of it "
             "would be a declared label"
-        )
-
-    def has_other_labels(self, kind: str) -> bool:
-        """Tell whether a type of this kind holds none of the declared labels."""
-        # The type alone decides: a private column is refused for no value.
-        are_text = [isinstance(label, str) for label in self.values]
-        return (kind in "biuf" and all(are_text)) or (kind in "UST" and not any(are_text))
+        ]
 
     @property
     def n_known(self) -> int:
@@ -434,11 +434,9 @@ class Column:
 
     def plain(self) -> dict:
         """Return the declaration of this column, with its name, in the form of JSON."""
+        others = {"dtype": self.dtype, "other": self.other}
         declared: dict = {"name": self.name, "missing": self.missing}
-        if self.dtype is not None:
-            declared["dtype"] = self.dtype
-        if self.other is not None:
-            declared["other"] = self.other
+        declared |= {key: value for key, value in others.items() if value is not None}
         if self.kind != NUMERIC:
             return declared | {LABEL_KEYS[self.kind]: list(self.values)}
         if self.unit is not None:
@@ -503,7 +501,7 @@ class Column:
         return units[0], units[1] + 1
 
 
-def place_of(key: Any, columns: list[Column]) -> int | None:
+def column_index(key: Any, columns: list[Column]) -> int | None:
     """Return the position of the column with this name or position in X; None without one."""
     names = [column.name for column in columns]
     # Integers are names where columns are named by them: others of X may have that name.
@@ -628,7 +626,7 @@ def date_number(value: Any, unit: str) -> Any:
     return None if date is None else int(date.astype(f"datetime64[{UNITS[unit]}]").astype(int))
 
 
-def last_number(value: Any, unit: str) -> Any:
+def last_number(value: Any, unit: str) -> int | None:
     """Return the last number of a range that ends at a date; a day without a time counts whole.
 
     Examples
@@ -646,8 +644,9 @@ def last_number(value: Any, unit: str) -> Any:
 def numbers_of_dates(values: Any, unit: str) -> tuple[np.ndarray, bool]:
     """Return dates as doubles, NaN for missing and invalid ones, and whether all are valid.
 
-    `values` are private: of a type of dates, or objects of one kind. Text is read as ISO 8601, and
-    times of a zone as local times. The `unit` of the numbers is "D", "h", "min" or "s".
+    `values` are private, in an array or a series of narwhals: of a type of dates, or objects of one
+    kind. Text is read as ISO 8601, and times of a zone as local times. The `unit` of the numbers is
+    "D", "h", "min" or "s".
 
     Examples
     --------
@@ -655,17 +654,21 @@ def numbers_of_dates(values: Any, unit: str) -> tuple[np.ndarray, bool]:
     >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D")
     (array([ 1., nan]), True)
     """
-    typed = values if isinstance(values, np.ndarray) else _without_zone(values).to_numpy()
-    if typed.dtype.kind == "M":
-        units = typed.astype(f"M8[{UNITS[unit]}]")
+    if not isinstance(values, np.ndarray):
+        # Local times: a table of one place has its own days.
+        is_zoned = getattr(values.dtype, "time_zone", None) is not None
+        values = (values.dt.replace_time_zone(None) if is_zoned else values).to_numpy()
+    if values.dtype.kind == "M":
+        units = values.astype(f"M8[{UNITS[unit]}]")
         return np.where(np.isnat(units), np.nan, units.astype(np.int64)), True
-    values = typed.tolist()
+    values = values.tolist()
     numbers = [_number_of(value, unit) for value in values]
     # A single value of another kind turns times into objects, so the type of a frame would reveal
     # it.
     kinds = {result_of(partial(_kind_of, value), None) for value in values if not is_missing(value)}
     valid = None not in numbers and len(kinds) <= 1
-    return np.array([np.nan if number is None else number for number in numbers], float), valid
+    # None becomes NaN.
+    return np.array(numbers, dtype=np.float64), valid
 
 
 def format_date(number: int, unit: str) -> str:
@@ -676,16 +679,6 @@ def format_date(number: int, unit: str) -> str:
 def _number_of(value: Any, unit: str) -> float | None:
     """Return a date in units, NaN for a missing one, None for another value. No value raises."""
     return result_of(lambda: np.nan if is_missing(value) else date_number(value, unit), None)
-
-
-def _without_zone(series: Any) -> Any:
-    """Return a series with time zones removed: local times remain."""
-    if getattr(series.dtype, "tz", None) is not None:
-        # Local times: a table of one place has its own days.
-        return series.dt.tz_localize(None)
-    if getattr(series.dtype, "time_zone", None) is not None:
-        return series.dt.replace_time_zone(None)
-    return series
 
 
 def _kind_of(value: Any) -> Any:

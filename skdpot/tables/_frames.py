@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ class Table:
         self.X, self.container = X, library_of(type(X))
         # NumPy finds the types of lists in their values, which are private.
         self._has_types = self.container != "array" or sparse.issparse(X) or hasattr(X, "dtype")
-        self._labels: dict[Any, np.ndarray] = {}
+        self._labels: dict[int | None, np.ndarray] = {}
         if self.container != "array":
             return
         kind = type(X)
@@ -83,7 +82,7 @@ class Table:
             return list(range(self.X.shape[1]))
         return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
 
-    def dtype(self, position: Any) -> Any:
+    def dtype(self, position: int | None) -> Any:
         """Return the type of a data frame's column, None for arrays.
 
         For pandas it is the library's own: narwhals looks into the values of objects, which are
@@ -95,24 +94,24 @@ class Table:
             return self.X.dtypes.iloc[position]
         return self.series(position).dtype
 
-    def series(self, position: Any) -> Any:
+    def series(self, position: int | None) -> Any:
         """Return a column as it is stored, those of data frames as a series of narwhals."""
         # By position: names of pandas may repeat, and those of arrays are none.
         column = take_columns(self.X, position)
         return _in_narwhals(column.toarray()[:, 0] if sparse.issparse(column) else column)
 
-    def column(self, position: Any) -> np.ndarray:
+    def column(self, position: int | None) -> np.ndarray:
         """Return a column in the form of `plain_values`."""
         return plain_values(self.series(position))
 
-    def labels(self, position: Any) -> np.ndarray:
+    def labels(self, position: int | None) -> np.ndarray:
         """Return a column as objects, with None for missing values; it is read once."""
         # A private object's own code runs when it is compared, so that it is asked only once.
         if position not in self._labels:
             self._labels[position] = labels_in(self.column(position))
         return self._labels[position]
 
-    def kind(self, position: Any) -> str:
+    def kind(self, position: int | None) -> str:
         """Return the letter of `kind_of` for a column.
 
         The types of lists are found in their values, and say nothing.
@@ -163,12 +162,22 @@ def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
         return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
 
 
-def library_of(kind: type) -> str:
-    """Return the library of a data frame's type, "array" for all other types."""
+def library_of(kind: type, names: Container[str] = ("DataFrame", "Table")) -> str:
+    """Return the library of a data frame's type, "array" for all other types.
+
+    The type is derived from one of the library with one of these names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import library_of
+    >>> library_of(np.ndarray)
+    'array'
+    """
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]
         # By name, so that no library is imported for a look at an array.
-        if base.__name__ in ("DataFrame", "Table") and library in CONTAINERS:
+        if base.__name__ in names and library in CONTAINERS:
             return library
     return "array"
 
@@ -238,7 +247,7 @@ def labels_in(values: np.ndarray) -> np.ndarray:
 
 
 def make_table(
-    container: str, names: Any, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
+    container: str, names: list, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
 ) -> Any:
     """Return columns of numbers, dates or objects as a table.
 
@@ -255,8 +264,9 @@ def make_table(
     array([[30, 'F'],
            [40, 'M']], dtype=object)
     """
+    dtypes = dtypes or [None] * len(columns)
     if container == "array":
-        return as_array(columns)
+        return as_array(list(map(_whole_numbers, columns, dtypes)))
     try:
         library: Any = importlib.import_module(container)
     except ImportError:
@@ -264,44 +274,27 @@ def make_table(
             f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
             "or load(path, container='array')."
         ) from None
-    pairs = list(zip(names, columns, dtypes or [None] * len(columns), strict=True))
     if container == "pandas":
-        series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
+        series = [_pandas_series(library, *pair) for pair in zip(columns, dtypes, strict=True)]
         # A dictionary would lose columns that share a name.
-        frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
+        frame = library.concat(series, axis=1, keys=list(names))
         return frame if index is None else frame.set_axis(index)
-    made = [
-        _series(container, column, dtype).rename(str(name)).to_frame()
-        for name, column, dtype in pairs
-    ]
+    named = zip(names, columns, dtypes, strict=True)
+    made = [_series(container, *each).to_frame() for each in named]
     # `from_dict` would lose the order of enumerations.
     return nw.concat(made, how="horizontal").to_native()
 
 
 def as_array(columns: list[np.ndarray]) -> np.ndarray:
     """Return columns as one array: of numbers if all are numbers, else of objects."""
-    if all(column.dtype != object for column in columns):
-        return np.column_stack(columns)
-    array = np.empty((len(columns[0]), len(columns)), dtype=object)
-    for j, column in enumerate(columns):
-        # Not as a list, of which NumPy asks each entry for an array.
-        array[:, j] = column.astype(object)
-    return array
+    if any(column.dtype == object for column in columns):
+        columns = [column.astype(object, copy=False) for column in columns]
+    return np.column_stack(columns)
 
 
-def whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return numbers as integers of a type if all are whole and it holds them, else as they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.tables import whole_numbers
-    >>> whole_numbers(np.array([1.0, 2.0]), np.dtype("int8")).dtype, whole_numbers(
-    ...     np.array([1.0, 2.5]), np.dtype("int8")
-    ... ).dtype
-    (dtype('int8'), dtype('float64'))
-    """
-    with suppress(TypeError), np.errstate(invalid="ignore"):
+def _whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return numbers as integers of a type if all are whole and it holds them, else as they are."""
+    with suppress(TypeError, ValueError), np.errstate(invalid="ignore"):
         # Types of narwhals have the names of NumPy's.
         wanted = np.dtype(str(dtype).lower() if isinstance(dtype, nw.dtypes.DType) else dtype)
         if values.dtype.kind == "f" and wanted.kind in "iu" and np.isfinite(values).all():
@@ -336,25 +329,23 @@ def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     return pandas.Series(plain if isinstance(dtype, str) else values)
 
 
-def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
+def _series(container: Any, name: Any, values: np.ndarray, dtype: Any) -> nw.Series:
     """Return a series of narwhals with a type, or with an inferred one if that cannot hold it."""
     kinds = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "O": dtype}
-    plain = labels_in(values).tolist()
-    kind_of_values = values.dtype.kind
-    if kind_of_values in "fiu" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
-        # Whole numbers are integers again, also beside missing ones.
-        whole = [None if np.isnan(number) else number for number in plain]
-        if all(number is None or number == round(number) for number in whole):
-            plain = [None if number is None else round(number) for number in whole]
-            kinds[kind_of_values] = dtype
+    plain, kind_of_values = labels_in(values).tolist(), values.dtype.kind
+    is_integer = isinstance(dtype, nw.dtypes.DType) and dtype.is_integer()
+    # Whole numbers are integers again, also beside missing ones.
+    if is_integer and kind_of_values in "fiu" and all(one is None or one % 1 == 0 for one in plain):
+        plain = [None if one is None else int(one) for one in plain]
+        kinds[kind_of_values] = dtype
     for kind in (kinds.get(kind_of_values), None):
         # Each library has errors of its own for values that a type does not hold.
         with suppress(Exception):
             known = kind if isinstance(kind, nw.dtypes.DType) else None
-            return nw.new_series("", plain, known, backend=container)
+            return nw.new_series(str(name), plain, known, backend=container)
     # polars and pyarrow have no columns of several types.
     text = [None if value is None else str(value) for value in plain]
-    return nw.new_series("", text, nw.String(), backend=container)
+    return nw.new_series(str(name), text, nw.String(), backend=container)
 
 
 def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
@@ -370,9 +361,14 @@ def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
 
 
 def read_table_file(
-    path: str | os.PathLike[str], columns: Iterable["Column"], *, sep: str = ",",
-    decimal: str = ".", encoding: str = "utf-8-sig", na: Iterable[str] = (),
-) -> Any:  # fmt: skip
+    path: str | os.PathLike[str],
+    columns: Iterable["Column"],
+    *,
+    sep: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8-sig",
+    na: Iterable[str] = (),
+) -> Any:
     """Return a private file as a pandas frame of objects, or raise; errors quote no value.
 
     Texts become the declared numbers or labels: "1", "1.0" and "01" are the label 1, and "TRUE" is
@@ -439,13 +435,13 @@ def read_table_file(
     declared = {str(column.name).strip(): column for column in columns}
     number = partial(number_in_file, decimal=decimal, missing=_MISSING.union(na))
     names = []
-    for place, name in enumerate(_stripped(frame.columns)):
+    for position, name in enumerate(_stripped(frame.columns)):
         column = declared.get(name)
         # Names of a schema may be integers; those of a file are text.
         names.append(name if column is None else column.name)
         if column is not None:
-            values = list(map(_reader(column, number), frame.iloc[:, place].tolist()))
-            frame.isetitem(place, pandas.Series(values, dtype=object))
+            values = list(map(_reader(column, number), frame.iloc[:, position].tolist()))
+            frame.isetitem(position, pandas.Series(values, dtype=object))
     return frame.set_axis(names, axis=1)
 
 
@@ -569,11 +565,7 @@ def _reader(column: "Column", number: Callable[[Any], Any]) -> Callable[[Any], A
             "blanks around them or by type, such as 1 and '1'. Declare one of each."
         )
     flags = {str(label).lower(): label for label in column.values if isinstance(label, bool)}
-    numbers = {
-        float(label): label
-        for label in column.values
-        if isinstance(label, Real) and not isinstance(label, bool)
-    }
+    numbers = {float(label): label for label in column.values if type(label) in (int, float)}
 
     @cache
     def label_of(value: Any) -> Any:

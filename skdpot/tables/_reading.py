@@ -90,17 +90,17 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
     values, problems = [], []
     for column in schema.columns:
-        place = names.index(column.name)
+        position = names.index(column.name)
         if column.kind == NUMERIC:
-            read, problem = _numbers_in(table, place, column)
+            read, problem = _numbers_in(table, position, column)
             if problem and not private:
                 # Such a column causes no further complaint.
                 read = np.full(len(table), column.low)
             # What such types hold may be numbers, or dates; text alone is none.
-            is_mistyped = table.kind(place) not in ("biufO" if column.unit is None else "MUO")
+            is_mistyped = table.kind(position) not in ("biufO" if column.unit is None else "MUO")
         else:
-            read, is_mistyped = _frames.labels_in(table.column(place)), True
-            problem = [column.mistyped] if column.has_other_labels(table.kind(place)) else []
+            read, is_mistyped = _frames.labels_in(table.column(position)), True
+            problem = column.type_problems(table.kind(position))
         values.append(read)
         problems += problem if is_mistyped or not private else []
     return values, problems
@@ -142,29 +142,26 @@ def _check_names(names: list, declared: list) -> None:
 # ------------------
 
 
-def _numbers_in(table: _frames.Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
+def _numbers_in(table: _frames.Table, j: int, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
     Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
     declared.
     """
     if column.unit is not None:
-        dates, valid = numbers_of_dates(table.series(place), column.unit)
+        numbers, are_valid = numbers_of_dates(table.series(j), column.unit)
         wrong = (
             f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
             "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
         )
-        return dates, [] if valid else [wrong]
-    values = table.column(place)
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64), []
-    numbers = [_number(value) for value in values.tolist()]
-    wrong = (
-        f"column {column.name!r} is declared numeric, and has values that are not numbers. Convert "
-        "text to numbers first, as by pandas.to_numeric; dates have dates as bounds, in the schema"
-    )
-    found = np.array([math.nan if number is None else number for number in numbers], float)
-    return found, [wrong] if None in numbers else []
+    else:
+        numbers, are_valid = _floats(table.column(j))
+        wrong = (
+            f"column {column.name!r} is declared numeric, and has values that are not numbers. "
+            "Convert text to numbers first, as by pandas.to_numeric; dates have dates as bounds, "
+            "in the schema"
+        )
+    return numbers, [] if are_valid else [wrong]
 
 
 def as_numbers(X: Any) -> Any:
@@ -186,22 +183,25 @@ def as_numbers(X: Any) -> Any:
         given = X if hasattr(X, "dtype") or sparse.issparse(X) else _frames.rows_as_array(X, object)
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
-        kinds = {table.kind(place) for place in range(len(table.names))}
+        kinds = {table.kind(position) for position in range(len(table.names))}
     # The type is public, and holds no numbers whatever its values are.
     if kinds & set("UST"):
         raise ValueError("could not convert a type of text")
     if table is not None and "O" in kinds:
-        return np.column_stack([_floats(table.column(j)) for j in range(len(table.names))])
-    return _floats(given) if kinds == {"O"} and len(given.shape) == 2 else X
+        return np.column_stack([_floats(table.column(j), str)[0] for j in range(len(table.names))])
+    return _floats(given, str)[0] if kinds == {"O"} and len(given.shape) == 2 else X
 
 
-def _floats(values: np.ndarray) -> np.ndarray:
-    """Return values as doubles, NaN for those that are no numbers."""
+def _floats(values: np.ndarray, *others: type) -> tuple[np.ndarray, bool]:
+    """Return values as doubles, NaN for those that are no numbers, and whether all are numbers.
+
+    Values of `others`, types that are no numbers, are read where they can be.
+    """
     if values.dtype != object:
-        return values.astype(np.float64)
-    numbers = [_number(value, str) for value in values.ravel().tolist()]
-    found = [math.nan if number is None else number for number in numbers]
-    return np.array(found, dtype=np.float64).reshape(values.shape)
+        return values.astype(np.float64), True
+    numbers = [_number(value, *others) for value in values.ravel().tolist()]
+    # None becomes NaN.
+    return np.array(numbers, dtype=np.float64).reshape(values.shape), None not in numbers
 
 
 def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
@@ -215,26 +215,22 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
             f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
             "example to days since a fixed day."
         )
-    values = table.column(column.position)
-    if may_miss and values.dtype == object:
-        # pandas.NA has no conversion to a double.
-        values = objects([math.nan if is_missing(value) else value for value in values])
+    is_other_type, values = False, table.column(column.position)
     try:
-        numbers = values.astype(np.float64)
+        numbers, are_read = values.astype(np.float64), True
     except Exception as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        finite = not any(is_missing(value) for value in values.tolist())
-    else:
-        finite = not (np.isinf(numbers) | (np.isnan(numbers) & (not may_miss))).any()
-        if finite:
-            return numbers
+        is_other_type = isinstance(error, TypeError)
+        # pandas.NA has no conversion to a double.
+        numbers, are_read = _floats(values, str)
+    if are_read and (np.isfinite(numbers) | (np.isnan(numbers) & may_miss)).all():
+        return numbers
     # Raised outside of the handler, so that the original message is not their context.
-    if not finite and may_miss:
+    if are_read and may_miss:
         raise ValueError(
             f"Input X contains infinity, in column {column.name!r}, which is not a missing value: "
             "make it NaN, or a number."
         )
-    if not finite:
+    if are_read or (not may_miss and any(map(is_missing, values.tolist()))):
         advice = (
             "With epsilon, leave out the rows that have missing numbers, or fill in a number that "
             "is public. Do not impute from private rows: what an imputer learns of them has no "
@@ -247,7 +243,7 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
                 f"{_columns_with_missing(table)}"
             )
         raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
-    raise kind(
+    raise (TypeError if is_other_type else ValueError)(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
         "a string or a number. Name columns of categories by categorical_features, or with epsilon "
         "by categories."
@@ -281,16 +277,15 @@ def labels_of(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
 
 def _columns_with_missing(table: _frames.Table) -> str:
     """Return a sentence that names all columns with missing values, for errors about open rows."""
-    values = [table.column(place).tolist() for place in range(len(table.names))]
+    values = [table.column(position).tolist() for position in range(len(table.names))]
     missing = [any(map(is_missing, column)) for column in values]
     return f"Columns with missing values: {list(compress(table.names, missing))}."
 
 
-def refuse_other_labels(labels: Any, declared: Any, name: str) -> None:
+def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> None:
     """Raise if private labels have a type that none of the declared ones has; no value raises."""
     column = Column(name, NOMINAL, values=tuple(declared))
-    if column.has_other_labels(_frames.kind_of(labels)):
-        raise ValueError(f"{column.mistyped}.")
+    _refuse(column.type_problems(_frames.kind_of(labels)))
 
 
 def read_codes(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
@@ -382,7 +377,7 @@ def private_codes(table: _frames.Table, column: Column) -> np.ndarray:
     [1.0, 2.5, nan, nan, -inf]
     """
     if column.kind == NUMERIC:
-        return _floats(table.column(column.position))
+        return _floats(table.column(column.position), str)[0]
     return np.maximum(column.codes(table.labels(column.position)), -1).astype(np.float64)
 
 
@@ -408,9 +403,10 @@ def find_columns(
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
     declared = {position_of(name, names, "categories"): name for name in categories or ()}
     if categorical_features is None or isinstance(categorical_features, str | dict):
-        kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
-        if private:
-            kinds = _kinds_of_declared(table, kinds, declared)
+        for position in kinds:
+            kind = _kind_of_type(table.dtype(position), private)
+            is_declared = private and position in declared
+            kinds[position] = NOMINAL if is_declared and kind == NUMERIC else kind
     named = _kinds_of_named(table, categorical_features)
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
     if wrong := [name for j, name in declared.items() if kinds.get(j, NUMERIC) == NUMERIC]:
@@ -425,37 +421,38 @@ def find_columns(
     return columns
 
 
-def _labelled(column: Column, table: Any, labels: Any, missing: str, private: bool) -> Column:
+def _labelled(
+    column: Column, table: _frames.Table, labels: Any, missing: str, private: bool
+) -> Column:
     """Return a categorical column with its labels: declared ones, or those found in X."""
     # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)
     column = replace(column, dtype=dtype if hasattr(dtype, "categories") else None)
-    if labels is None and private:
-        raise ValueError(
-            f"categories must be declared for column {column.name!r}: a list of its labels, which "
-            "may not be learned from private data."
-        )
-    # A table without rows, as for a preview, has no labels.
-    may_have_none = labels is None and not len(table)
-    if labels is None:
+    if is_found := labels is None:
+        if private:
+            raise ValueError(
+                f"categories must be declared for column {column.name!r}: a list of its labels, "
+                "which may not be learned from private data."
+            )
         labels = _labels_in(table, column, missing)
     _, number = declared_labels(labels, f"categories of column {column.name!r}")
-    if not number and not may_have_none:
+    # A table without rows, as for a preview, has no labels.
+    if not number and (len(table) or not is_found):
         raise ValueError(f"categories of column {column.name!r} are empty; declare at least one.")
     # A single level has no order.
     kind = column.kind if len(number) > 1 else NOMINAL
-    dtype = column.dtype
-    if private and dtype is not None:
+    if private and column.dtype is not None:
         # Its own categories may come from the data.
-        dtype = _frames.categories_type(table.container, number, getattr(dtype, "ordered", False))
-    return replace(column, kind=kind, values=tuple(number), dtype=dtype)
+        is_ordered = getattr(dtype, "ordered", False)
+        dtype = _frames.categories_type(table.container, number, is_ordered)
+        column = replace(column, dtype=dtype)
+    return replace(column, kind=kind, values=tuple(number))
 
 
 def _labels_in(table: _frames.Table, column: Column, missing: str) -> list[Any]:
     """Return a column's labels in order: declared by its type, or found in it."""
-    if getattr(column.dtype, "ordered", False) or (
-        column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
-    ):
+    is_enum = column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
+    if is_enum or getattr(column.dtype, "ordered", False):
         return list(column.dtype.categories)
     labels = set(labels_of(table, column, missing).tolist())
     if column.kind == ORDINAL and any(isinstance(label, str) for label in labels):
@@ -490,26 +487,16 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
-def _kinds_of_declared(table: _frames.Table, kinds: dict, declared: Any) -> dict[int, str]:
-    """Return the kinds that types declare, regardless of single values.
+def _kind_of_type(dtype: Any, private: bool) -> str:
+    """Return the kind of a column by its type; if `private`, by types that no record can change.
 
-    Types are used if no record can change them. A column of numbers and one word has the type
-    object; declarations decide about every column that libraries treat that way.
+    A column of numbers and one word has the type object. So declarations decide about every column
+    that libraries treat that way.
     """
-    kinds_by_position = {}
-    for position, kind in kinds.items():
-        dtype = table.dtype(position)
-        # Single values, or the lack of any, can make any other type of these.
-        of_polars = type(dtype).__name__ in ("Boolean", "Null", "Object")
-        unsure = getattr(dtype, "kind", "f") in "Ob" or of_polars
-        if position in declared:
-            kinds_by_position[position] = NOMINAL if kind == NUMERIC else kind
-        else:
-            kinds_by_position[position] = NUMERIC if unsure else kind
-    return kinds_by_position
-
-
-def _kind_of_type(dtype: Any) -> str:
+    # Single values, or the lack of any, can make any other type of these.
+    of_polars = type(dtype).__name__ in ("Boolean", "Null", "Object")
+    if private and (getattr(dtype, "kind", "f") in "Ob" or of_polars):
+        return NUMERIC
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
         return ORDINAL if dtype.ordered else NOMINAL
     if hasattr(dtype, "is_numeric"):

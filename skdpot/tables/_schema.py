@@ -63,8 +63,8 @@ class TableSchema:
     def declared(self) -> list[_column.Column]:
         """Return all declared columns, learned or not."""
         declared = list(self.columns)
-        for place, column in self.others:
-            declared.insert(place, column)
+        for position, column in self.others:
+            declared.insert(position, column)
         return declared
 
     @property
@@ -96,10 +96,9 @@ class TableSchema:
 
     def classes_of(self, units: np.ndarray) -> np.ndarray:
         """Return the classes of the target's units."""
-        target = None if self.target is None else self.columns[self.target]
-        if target is None or target.kind != _column.NUMERIC:
+        if self.target is None or not self.has_bands:
             return units
-        return np.searchsorted(target.band_starts(), units, side="right") - 1
+        return np.searchsorted(self.columns[self.target].band_starts(), units, side="right") - 1
 
     def without_target(self) -> "TableSchema":
         """Return the schema without the target, which is the last column."""
@@ -178,10 +177,7 @@ class TableSchema:
         conditions `given`, by the name of the column, as in `intervals`. A real number shares its
         unit with others, which a condition may exclude.
         """
-        values = [
-            column.plain_values(units[:, j], uniforms[:, j])
-            for j, column in enumerate(self.columns)
-        ]
+        values = list(map(_column.Column.plain_values, self.columns, units.T, uniforms.T))
         for name, condition in (given or {}).items():
             j = self.names.index(name)
             values[j] = self.columns[j].conditioned(values[j], units[:, j], condition)
@@ -282,21 +278,20 @@ def _schema_of(declared: list[_column.Column], target: Any, computed: set) -> Ta
     others = [(j, column) for j, column in enumerate(declared) if column.name in computed]
     if not learned:
         raise ValueError("the schema must declare a column that is learned.")
-    names = [column.name for column in learned]
-    if target is None:
-        return TableSchema(tuple(learned), None, tuple(others))
-    if not isinstance(target, str | int) or target not in names:
-        raise ValueError(f"target must be a column of the schema, got {to_display(target)}.")
-    position = names.index(target)
-    if len(learned) == 1:
-        raise ValueError("the schema must declare another column beside the target.")
+    position = None
+    if target is not None:
+        names = [column.name for column in learned]
+        if not isinstance(target, str | int) or target not in names:
+            raise ValueError(f"target must be a column of the schema, got {to_display(target)}.")
+        if len(learned) == 1:
+            raise ValueError("the schema must declare another column beside the target.")
+        position = names.index(target)
     return TableSchema(tuple(learned), position, tuple(others))
 
 
 def write_table(
-    container: str, schema: TableSchema, values: Sequence[np.ndarray],
-    computed: Mapping[Any, np.ndarray] | None = None,
-) -> Any:  # fmt: skip
+    container: str, schema: TableSchema, values: list[np.ndarray], computed: Mapping | None = None
+) -> Any:
     """Return columns of `TableSchema.presented` as a table in one of `CONTAINERS`.
 
     `computed` are the columns that are computed from others. Columns have their declared types;
@@ -314,18 +309,17 @@ def write_table(
            [40, 'M']], dtype=object)
     """
     named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
-    pairs = [_typed_values(container, column, named[column.name]) for column in schema.declared]
+    pairs = [_typed(container, column, named[column.name]) for column in schema.declared]
     columns = [array for array, _ in pairs]
     # Integers that may be missing are objects elsewhere.
-    if container == "array" and all(
-        column.kind == _column.NUMERIC and column.unit is None for column in schema.declared
-    ):
+    are_numbers = all(one.kind == _column.NUMERIC and one.unit is None for one in schema.declared)
+    if container == "array" and are_numbers:
         columns = [np.asarray(column, dtype=np.float64) for column in columns]
     names = [column.name for column in schema.declared]
     return make_table(container, names, columns, [dtype for _, dtype in pairs])
 
 
-def _typed_values(container: str, column: Any, values: np.ndarray) -> tuple[np.ndarray, Any]:
+def _typed(container: str, column: _column.Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
     if column.unit is not None and container == "array":
         # Dates of Python; NaT becomes None.
@@ -375,10 +369,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
     if not is_list or not all(isinstance(one, Mapping) and "name" in one for one in listed):
         return dict(schema), None
-    columns = {
-        column["name"]: {key: value for key, value in column.items() if key != "name"}
-        for column in listed
-    }
+    columns = {one["name"]: {key: one[key] for key in one if key != "name"} for one in listed}
     if len(columns) < len(listed):
         raise ValueError("the schema declares a column twice.")
     return columns, schema.get("target")
@@ -399,23 +390,29 @@ def _read_column(name: Any, declared: Any) -> _column.Column:
     in_full = _as_mapping(name, declared)
     keys = set(in_full)
     kinds = keys & _KEYS.keys()
-    if len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]:
+    missing, dtype = in_full.get("missing", False), in_full.get("dtype")
+    is_wrong = len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]
+    if is_wrong or not isinstance(missing, bool):
         unknown = keys - _KEYS.keys() - set().union(*_KEYS.values())
         why = f"there is no key {to_display(min(unknown, key=str))}" if unknown else ""
         raise ValueError(_wrong(name, declared, why))
-    missing, dtype = in_full.get("missing", False), in_full.get("dtype")
-    if not isinstance(missing, bool):
-        raise ValueError(_wrong(name, declared))
     if dtype not in (None, "category", "string"):
         raise ValueError(_wrong(name, declared, "a schema has no dtype: convert the drawn column"))
-    if "bounds" in keys:
+    key = min(kinds)
+    if key == "bounds":
         return _column_of_bounds(name, in_full, missing)
-    kind = _column.ORDINAL if "levels" in keys else _column.NOMINAL
-    column = _labelled(name, kind, in_full[_column.LABEL_KEYS[kind]], missing, dtype)
-    other = in_full.get("other")
-    if other is not None and other not in column.values:
+    values, other = in_full[key], in_full.get("other")
+    if isinstance(values, list) and any(map(_column.is_missing, values)):
+        why = f"{key} are words or numbers, none of them missing (None or NaN)"
+        raise ValueError(_wrong(name, values, why))
+    what = f"{key} of column {name!r}"
+    labels = _column.declared_labels(values, what)[0].tolist()
+    if not labels or not all(map(_is_label, labels)):
+        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
+    if other is not None and other not in labels:
         raise ValueError(_wrong(name, declared, "'other' names one of the categories"))
-    return replace(column, other=other)
+    kind = _column.ORDINAL if key == "levels" else _column.NOMINAL
+    return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype, other=other)
 
 
 def _as_mapping(name: Any, declared: Any) -> Mapping:
@@ -440,55 +437,33 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
     raise ValueError(_wrong(name, declared))
 
 
-def _column_of_bounds(name: Any, declared: Mapping, missing: bool) -> _column.Column:
+def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _column.Column:
     """Return the column of numbers or dates with these bounds, or raise."""
     bounds, unit = declared["bounds"], declared.get("unit")
     integer, scale = declared.get("integer", False), declared.get("scale", _column.LINEAR)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     if not isinstance(integer, bool) or scale not in (_column.LINEAR, _column.LOG):
         raise ValueError(_wrong(name, declared))
-    if unit is None and not (len(ends) == 2 and all(map(_column.is_date, ends))):
-        return _numeric(name, bounds, integer, missing, scale)
-    # A time of day in a bound says that times matter.
-    unit = ("s" if any(map(_column.says_time, ends)) else "D") if unit is None else unit
-    if (
-        not isinstance(unit, str)
-        or unit not in _column.UNITS
-        or {"integer", "scale"} & declared.keys()
-    ):
-        why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
-        raise ValueError(_wrong(name, declared, why))
-    if not (len(ends) == 2 and all(map(_column.is_date, ends))):
-        raise ValueError(_wrong(name, declared, "a unit is that of dates"))
-    numbers = _column.date_number(ends[0], unit), _column.last_number(ends[1], unit)
-    return replace(_numeric(name, numbers, True, missing, _column.LINEAR, bounds), unit=unit)
-
-
-def _numeric(
-    name: Any, bounds: Any, integer: bool, missing: bool, scale: str, declared: Any = None
-) -> _column.Column:
+    are_dates = len(ends) == 2 and all(map(_column.is_date, ends))
+    if unit is None and are_dates:
+        # A time of day in a bound says that times matter.
+        unit = "s" if any(map(_column.says_time, ends)) else "D"
+    if unit is not None:
+        if str(unit) not in _column.UNITS or {"integer", "scale"} & declared.keys():
+            why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
+            raise ValueError(_wrong(name, declared, why))
+        if not are_dates:
+            raise ValueError(_wrong(name, declared, "a unit is that of dates"))
+        integer = True
+        ends = [_column.date_number(ends[0], unit), _column.last_number(ends[1], unit)]
     # Integers up to this magnitude, and differences of two of them, are doubles.
     kind, largest = (Integral, 2**51) if integer else (Real, _column.LARGEST_BOUND)
-    ends = list(bounds) if isinstance(bounds, tuple | list) else []
     numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
     if not numbers or not -largest <= ends[0] < ends[1] <= largest:
         reversed_ = numbers and not ends[0] < ends[1]
-        given = bounds if declared is None else declared
-        raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
+        raise ValueError(_wrong(name, bounds, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    facts: Any = {"low": low, "high": high, "integer": integer, "scale": scale}
-    return _column.Column(name, _column.NUMERIC, missing, **facts)
-
-
-def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> _column.Column:
-    what = f"{_column.LABEL_KEYS[kind]} of column {name!r}"
-    if isinstance(values, list) and any(map(_column.is_missing, values)):
-        why = f"{_column.LABEL_KEYS[kind]} are words or numbers, none of them missing (None or NaN)"
-        raise ValueError(_wrong(name, values, why))
-    labels = _column.declared_labels(values, what)[0].tolist()
-    if not labels or not all(map(_is_label, labels)):
-        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
-    return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype)
+    return _column.Column(name, _column.NUMERIC, missing, low, high, integer, scale, unit)
 
 
 def _is_label(label: Any) -> bool:

@@ -179,7 +179,7 @@ def test_what_is_no_number_is_refused_and_not_quoted(value, method):
     groups = ["a", "b"] * 10
     fair = FairBarycenterPreprocessor().fit(X, sensitive_features=groups)
     X[3, 1] = value
-    missing = value is None or value is pd.NA or isinstance(value, float)
+    missing = value is None or value is pd.NA or isinstance(value, float | int)
     message = "NaN or infinity, in column 1" if missing else "holds what cannot be read as a number"
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         getattr(fair, method)(X, sensitive_features=groups)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import ConditionalRepair
 from tests.fairness.test_computed import IDENTITIES, table
-from tests.oracles.fair_tables import WITHOUT_SEARCH
+from tests.oracles.fair_tables import WITHOUT_SEARCH, in_polars
 
 
 def fitted(X, groups, **params):
@@ -115,12 +115,12 @@ def test_integers_keep_their_type_where_values_are_whole():
     Z = fair.transform(X, sensitive_features=groups)
     assert Z.dtypes.astype(str).to_dict() == X.dtypes.astype(str).to_dict()
     assert Z.gaps.isna().any()
-    of_polars = pl.DataFrame({"x": X.age.astype("int16").to_numpy(), "y": X.price.to_numpy()})
-    fair = FairBarycenterPreprocessor(method=WITHOUT_SEARCH).set_output(transform="polars")
-    found = fair.fit(of_polars, sensitive_features=groups).transform(
-        of_polars, sensitive_features=groups
+    of_polars = in_polars(X[["price", "gaps"]].assign(x=X.age)).cast(
+        {"gaps": pl.Int8, "x": pl.Int16}
     )
-    assert found.schema == of_polars.schema
+    fair = fair.set_output(transform="polars").fit(of_polars, sensitive_features=groups)
+    found = fair.transform(of_polars, sensitive_features=groups)
+    assert found.schema == of_polars.schema and found["gaps"].has_nulls()
 
 
 def test_columns_without_values_and_huge_numbers_are_no_error():

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from skdpot.privacy.accounting import (
-    convert_event,
     failure_delta,
+    for_two_records,
     gaussian_delta,
     gaussian_epsilon,
     plan_epsilon,
@@ -147,13 +147,8 @@ def test_divergences_of_composed_events_add_up():
 
 @pytest.mark.parametrize("relation", ["replace", None, 3])
 def test_relation_is_a_known_one(relation):
-    for price in (
-        lambda: plan_epsilon(PURE, 0.1, neighbouring=relation),
-        lambda: convert_event(PURE, relation, "replace_one"),
-        lambda: convert_event(PURE, "add_remove", relation),
-    ):
-        with pytest.raises(ValueError, match="neighbouring must be"):
-            price()
+    with pytest.raises(ValueError, match="neighbouring must be"):
+        plan_epsilon(PURE, 0.1, neighbouring=relation)
 
 
 @pytest.mark.parametrize(
@@ -178,20 +173,13 @@ def test_relation_is_a_known_one(relation):
     ],
 )
 def test_replacing_is_removing_and_adding(event, converted):
-    assert convert_event(event, "add_remove", "replace_one") == converted
-    for relation in ("add_remove", "replace_one"):
-        assert convert_event(event, relation, relation) == event
-
-
-def test_nothing_follows_from_replacing_about_adding():
-    with pytest.raises(ValueError, match="says nothing about data sets of different sizes"):
-        convert_event(PURE, "replace_one", "add_remove")
+    assert for_two_records(event) == converted
 
 
 @pytest.mark.parametrize("event", [ApproximateDpEvent(1.0, 0.5), ApproximateDpEvent(800.0, 1e-300)])
 def test_a_guarantee_that_says_nothing_is_not_converted(event):
     with pytest.raises(ValueError, match="has no guarantee under 'replace_one'"):
-        convert_event(event, "add_remove", "replace_one")
+        for_two_records(event)
 
 
 NOTHING = NoOpDpEvent()

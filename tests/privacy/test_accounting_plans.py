@@ -446,6 +446,15 @@ def test_centred_sums_of_the_theory_page():
         assert epsilon_of(1.0, 1e-6, **asked, centred=True) == epsilon_of(1.0, 1e-6, **asked)
 
 
+def test_a_sample_of_sums_of_which_one_is_not_centred_costs_as_if_none_were():
+    plain, prices = GaussianDpEvent(4.0), set()
+    for noise in (plain, CentredGaussianDpEvent(4.0)):
+        sample = PoissonSampledDpEvent(0.02, ComposedDpEvent([noise, plain]))
+        every = SelfComposedDpEvent(sample, 100)
+        prices.add(plan_epsilon(every, 1e-6, neighbouring="replace_one"))
+    assert len(prices) == 1
+
+
 def replaced_records_delta(noise_multiplier, rate, epsilon, first, second):
     """The delta of one step for scalar records, on a fine grid of outputs."""
     z = np.linspace(-12, 12, 50_001) * noise_multiplier
@@ -648,13 +657,14 @@ def test_no_event_costs_less_than_the_probability_of_an_unbounded_loss(trees, re
         truth, pair = unbounded(event), stated_epsilon_delta(event, relation)
         # Deltas of several parts are added up, which is slightly more than the truth.
         most = Fraction("1.02") * truth
-        total = mixture.price(event, relation, pair)
+        total = mixture.price(event, pair)
         assert truth <= total.failure, event
         assert has(event, PlannedDpEvent) or total.failure <= most, event
-        assert truth <= Fraction(repr(failure_delta(event))), event
+        assert truth <= failure_delta(event), event
         if pair is not None:
-            sold = pairs.price(event, relation, pair)
-            assert truth <= sold.delta <= Fraction(repr(pair[1])), event
+            sold = pairs.price(event, pair)
+            epsilon, delta = map(Fraction, map(repr, pair))
+            assert truth <= sold.delta <= delta and sold.epsilon <= epsilon, event
             assert has(event, PlannedDpEvent) or sold.delta <= most, event
         for delta in (0.0, 0.999 * float(truth)) if truth else ():
             assert plan_epsilon(event, delta, neighbouring=relation) == math.inf, event
@@ -718,12 +728,12 @@ def test_prices_of_discrete_releases_hold_for_their_exact_distributions(trees, r
         pair = stated_epsilon_delta(event, relation)
         if pair is not None:
             assert delta_of_discrete(event, pair[0]) <= pair[1] + 1e-14, event
-        total = mixture.price(event, relation, pair)
+        total = mixture.price(event, pair)
         epsilon = float(total.pure)
         assert delta_of_discrete(event, epsilon) <= float(total.failure) + 1e-14, event
     for event in distinct(trees):
         pair = stated_epsilon_delta(event, relation)
-        spent = mixture.spent(mixture.price(event, relation, pair))
+        spent = mixture.spent(mixture.price(event, pair))
         planned = plan_epsilon(event, delta, neighbouring=relation)
         for epsilon, at in (spent, (planned, delta)):
             assert delta_of_discrete(event, epsilon) <= at * (1 + 1e-9), event
@@ -754,7 +764,7 @@ PRICES = {
     "pair": lambda event: stated_epsilon_delta(event, "add_remove"),
     "plan": lambda event: plan_epsilon(event, 1e-6, neighbouring="add_remove"),
     "failure": failure_delta,
-    "mixture": lambda event: MixtureFilter(1.0, 0.5, 0.5).price(event, "add_remove", (0.0, 0.0)),
+    "mixture": lambda event: MixtureFilter(1.0, 0.5, 0.5).price(event, (0.0, 0.0)),
     "charge": lambda event: PrivacyLedger(None).charge(event, unit="record", label="x"),
 }
 

@@ -27,9 +27,9 @@ from skdpot.privacy.accounting import (
     as_written,
     inverse_rounded_up,
     plan_epsilon,
+    rounded_down,
+    rounded_up,
     sum_rounded_up,
-    written_rounded_down,
-    written_rounded_up,
 )
 from skdpot.privacy.events import PoissonSampledDpEvent, event_from_json, event_to_json
 from skdpot.privacy.filters import MixtureFilter, PairFilter, Total, stated_epsilon_delta
@@ -43,13 +43,13 @@ def total_of(rule, events):
     """Return what releases add up to under a rule."""
     total = Total()
     for event in events:
-        total = total.plus(rule.price(event, RELATION, stated_epsilon_delta(event, RELATION)))
+        total = total.plus(rule.price(event, stated_epsilon_delta(event, RELATION)))
     return total
 
 
 def admitted(rule, event, at_most=10**6):
     """Return how many releases of a kind a rule admits."""
-    price = rule.price(event, RELATION, stated_epsilon_delta(event, RELATION))
+    price = rule.price(event, stated_epsilon_delta(event, RELATION))
     total, count = Total(), 0
     while count < at_most and rule.admits(total.plus(price)):
         total, count = total.plus(price), count + 1
@@ -126,7 +126,7 @@ def test_what_is_admitted_tightly_is_within_the_price_of_the_same_plan(events, t
     """A plan is priced exactly, so that a filter that admitted more would be wrong."""
     rule, total, history = MixtureFilter(epsilon, 1e-5, 1e-5), None, []
     for event in events * times:
-        price = rule.price(event, RELATION, None)
+        price = rule.price(event, None)
         more = price if total is None else total.plus(price)
         if not rule.admits(more):
             break
@@ -170,10 +170,10 @@ def test_a_plan_of_sampled_noise_counts_as_the_pair_that_it_was_sold_as():
     plan = PlannedDpEvent(steps, 1e-6)
     pair = stated_epsilon_delta(plan, RELATION)
     total = total_of(rule, [plan])
-    assert total == rule.price(ApproximateDpEvent(*pair), RELATION, None)
+    assert total == rule.price(ApproximateDpEvent(*pair), None)
     assert rule.admits(total) and pair[0] < 1.0
     # Without a plan it counts as if all records were in each sample.
-    assert rule.price(steps, RELATION, None) == rule.price(whole, RELATION, None)
+    assert rule.price(steps, None) == rule.price(whole, None)
 
 
 def test_a_plan_counts_as_the_pair_that_it_was_sold_as():
@@ -181,10 +181,10 @@ def test_a_plan_counts_as_the_pair_that_it_was_sold_as():
     plans = [PlannedDpEvent(GaussianDpEvent(5.0), 1e-6)]
     plans = [*plans, ComposedDpEvent(plans), SelfComposedDpEvent(plans[0], 1)]
     for plan in plans:
-        total = rule.price(plan, RELATION, (0.25, 1e-6))
+        total = rule.price(plan, (0.25, 1e-6))
         assert (total.epsilon, total.delta) == (Fraction("0.25"), Fraction("1e-6"))
         assert rule.spent(total) == (0.25, 1e-6)
-    assert not rule.admits(rule.price(GaussianDpEvent(5.0), RELATION, None))
+    assert not rule.admits(rule.price(GaussianDpEvent(5.0), None))
 
 
 @pytest.mark.experiment
@@ -219,7 +219,7 @@ amounts = st.floats(1e-12, 1e3)
 
 
 def price(rule, event):
-    return rule.price(event, RELATION, stated_epsilon_delta(event, RELATION))
+    return rule.price(event, stated_epsilon_delta(event, RELATION))
 
 
 def fill(rule, event, at_most):
@@ -285,7 +285,7 @@ def test_tight_composition_reports_no_more_than_its_budget(multipliers, budget, 
     rule = MixtureFilter(budget, 1e-5, 1e-5)
     total = Total()
     for multiplier in multipliers:
-        more = total.plus(rule.price(GaussianDpEvent(multiplier), RELATION, None))
+        more = total.plus(rule.price(GaussianDpEvent(multiplier), None))
         total = more if rule.admits(more) else total
     assert rule.spent(total)[0] <= budget
     left = rule.left(total)[0]
@@ -302,7 +302,7 @@ def test_sums_of_doubles_are_rounded_up(a, b):
 
 @given(st.fractions(Fraction(1, 10**15), 10**6))
 def test_rounding_goes_one_way(exact):
-    up, down = written_rounded_up(exact), written_rounded_down(exact)
+    up, down = rounded_up(exact), rounded_down(exact)
     assert as_written(down) <= exact <= as_written(up)
     assert up <= math.nextafter(down, math.inf)
     assert Fraction(inverse_rounded_up(up)) * min(Fraction(up), as_written(up)) >= 1
@@ -338,7 +338,7 @@ def recomputed(bodies, unit, rule):
     for body, event in ((body, body["event"]) for body in bodies if body["kind"] == "charge"):
         if body["unit"] == unit:
             pair = body["pair"] and tuple(body["pair"])
-            price = rule.price(event_from_json(event), neighbouring, pair)
+            price = rule.price(event_from_json(event), pair)
             parts = by_part.setdefault(body["partition"], {})
             before = parts.get(body["part"])
             parts[body["part"]] = price if before is None else before.plus(price)

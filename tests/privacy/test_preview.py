@@ -175,8 +175,8 @@ def test_a_preview_is_the_same_for_neighbours_and_plain_values(case):
     copied = case.preview(pickle.loads(pickle.dumps(clone(case.estimator))))
     told = json.loads(json.dumps(first.to_dict()))
     assert str(copied) == str(first) and copied.to_dict() == first.to_dict()
-    assert told["label"] == first.label and len(told["errors"]) == len(first.errors)
-    assert told["event"] == event_to_json(first.event)
+    assert (told["label"], told["event"]) == (first.label, event_to_json(first.event))
+    assert [each["share"] for each in told["errors"]] == [each.share for each in first.errors]
     assert all(error.error > 0 and error.scale > 0 for error in first.errors)
 
 

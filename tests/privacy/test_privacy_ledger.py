@@ -290,10 +290,11 @@ class TestRelations:
         about = {**RECORD, "neighbouring": "add_remove", "convert": True}
         ledger.charge(PureDpEvent(0.5), **about)
         ledger.charge(GaussianDpEvent(4.0), **about)
-        assert [entry.event for entry in ledger.entries()] == [
-            PureDpEvent(1.0),
-            GaussianDpEvent(2.0),
-        ]
+        events = [entry.event for entry in ledger.entries()]
+        assert events == [PureDpEvent(1.0), GaussianDpEvent(2.0)]
+        ledger, about["neighbouring"] = PrivacyLedger(1, neighbouring="add_remove"), "replace_one"
+        with pytest.raises(ValueError, match="says nothing about data sets of different sizes"):
+            ledger.charge(PureDpEvent(0.5), **about)
 
 
 class TestPartitions:

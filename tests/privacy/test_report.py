@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from skdpot.privacy import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy.report import amount_down, amount_up, chance_down, chance_up, factor
+from skdpot.privacy.report import amount, chance, factor
 
 USER = {"unit": "user", "label": "monthly means"}
 
@@ -29,15 +29,15 @@ def number(text):
 
 class TestRounding:
     @given(st.floats(1e-12, 1e6))
-    def test_what_is_spent_is_rounded_up_and_what_is_left_down(self, amount):
-        exact, noise = Decimal(repr(amount)), Decimal("1e-8")
-        up, down = number(amount_up(amount)), number(amount_down(amount))
+    def test_what_is_spent_is_rounded_up_and_what_is_left_down(self, value):
+        exact, noise = Decimal(repr(value)), Decimal("1e-8")
+        up, down = number(amount(value)), number(amount(value, ROUND_FLOOR))
         assert exact * (1 - noise) <= up <= max(exact * Decimal("1.1"), exact + Decimal("0.01"))
         assert exact * (1 + noise) >= down >= min(exact * Decimal("0.9"), exact)
         assert up >= down
 
     @pytest.mark.parametrize(
-        "amount, up, down",
+        "value, up, down",
         [
             (2.00000000078653, "2.00", "2.00"),
             (1.9999999999999998, "2.00", "2.00"),
@@ -49,14 +49,15 @@ class TestRounding:
             (math.inf, "unlimited", "unlimited"),
         ],
     )
-    def test_numbers_are_those_that_people_expect(self, amount, up, down):
-        assert (amount_up(amount), amount_down(amount)) == (up, down)
+    def test_numbers_are_those_that_people_expect(self, value, up, down):
+        assert (amount(value), amount(value, ROUND_FLOOR)) == (up, down)
 
     @given(st.floats(1e-300, 0.999))
     def test_chances_are_rounded_against_the_user(self, delta):
         exact = Decimal(repr(delta))
         (up, one_in), (down, one_in_down) = (
-            chance(delta).rstrip(")").split(" (1 in ") for chance in (chance_up, chance_down)
+            chance(delta, rounding).rstrip(")").split(" (1 in ")
+            for rounding in (ROUND_CEILING, ROUND_FLOOR)
         )
         assert Decimal(down) <= exact <= Decimal(up) <= exact * Decimal("1.1")
         assert number(one_in) <= 1 / exact <= number(one_in_down)
