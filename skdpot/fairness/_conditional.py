@@ -514,7 +514,8 @@ def joined(n_groups: int, excess: Callable[[Part, Part], float]) -> np.ndarray:
     `excess` says by how much more than errors explain two parts of the groups differ. The parts
     with the least are joined first, until all others have more than 0.
     """
-    known, parts, shared = cache(excess), [(g,) for g in range(n_groups)], np.empty(n_groups, int)
+    known, shared = cache(excess), np.empty(n_groups, int)
+    parts: list[Part] = [(g,) for g in range(n_groups)]
     while len(parts) > 1:
         nearest = min(combinations(parts, 2), key=lambda pair: known(*pair))
         if known(*nearest) > 0:

@@ -265,7 +265,7 @@ def automatic_method(
     be moved like another one.
     """
     few, smallest = len(columns) <= most_columns, 0.25
-    if groups is None:
+    if epsilon is None or groups is None:
         takes_support = few and all(column.kind == NUMERIC for column in columns)
     elif few and delta and has_grid(layout := in_own_units(columns).layout):
         n_groups = len(groups.names)
@@ -675,6 +675,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     codes = redrawn(of_rows, codes, keys, BLUR_DRAW)
     found = map_of_rows(fair, rows, codes, groups, rng)
     of_images = blurred(max(least, min_of_images))
+    assert isinstance(found.transport, ConditionalMap)
     moving = [step.position for step in found.transport.steps if step.moves]
     drawn = [j for j in released.tied_columns(closest) if j in moving]
     return replace(found, of_rows=of_rows, of_images=of_images, drawn=drawn)
