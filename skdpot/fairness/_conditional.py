@@ -39,8 +39,9 @@ class ConditionalRepair(BaseEstimator):
 
     Each column is repaired given the columns before it. With epsilon, which needs a delta, a noisy
     sketch of the table is released. The models are fitted to synthetic rows from the sketch: as
-    many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and
-    there is no certificate.
+    many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and a
+    column that depends on an earlier one is drawn again, given the images of the columns before it.
+    There is no certificate.
 
     Parameters
     ----------

@@ -187,7 +187,7 @@ def test_a_release_that_tells_nothing_of_groups_moves_nothing_and_says_so():
 
 
 USELESS = {
-    "a sketch": {"epsilon": 0.1},
+    "a sketch": {"epsilon": 0.05},
     "a histogram": {"method": "support", "epsilon": 0.1},
     "by default": {"method": "auto", "delta": None, "epsilon": 0.3},
 }
