@@ -5,7 +5,6 @@ doc/theory/releases.csv has the sensitivity, noise and proof of each release in 
 
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +29,7 @@ from skdpot.transport.consensus import (
     FAMILIES,
     BipartiteNetwork,
     LinearUtility,
+    NetworkPlan,
     check_feasible,
     consensus,
     make_network,
@@ -832,18 +832,11 @@ class PrivateADMMTransport(AllocationEstimator):
         # The network simplex takes some seconds for a million edges. Except on huge sparse
         # networks, it is faster than rounds.
         soon = network.n_edges <= max(1_000_000, network.shape[0] * network.shape[1] // 2)
-        if not (released and problem.family == "linear" and soon):
-            return self._attributes(problem, self._agree(problem), released)
-        best = optimal_plan(network, *problem.utilities())
-        history = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
-        found = SimpleNamespace(
-            plan=best.plan, prices=best.prices, n_iter=best.n_programs, welfare=best.welfare,
-            gap=best.gap, primal_residual=0.0, dual_residual=0.0,
-            history=dict.fromkeys(history, np.empty(0)),
-        )  # fmt: skip
+        is_direct = released and problem.family == "linear" and soon
+        found = optimal_plan(network, *problem.utilities()) if is_direct else self._agree(problem)
         return self._attributes(problem, found, released)
 
-    def _agree(self, problem: Problem) -> Any:
+    def _agree(self, problem: Problem) -> NetworkPlan:
         """Return the plan that the nodes agree on by messages without noise."""
         # Prices move on the scale of utilities, so that the step size must fit their spread.
         spread = max(float(np.ptp(values)) if len(values) else 0.0 for values in problem.values)

@@ -274,7 +274,7 @@ class BoxSpace:
 
 @dataclass(frozen=True, eq=False)
 class SchemaSpace:
-    """Rows of a table, as places on the lines of their columns, in public units.
+    """Rows of a table, as positions on the lines of their columns.
 
     Attributes
     ----------
@@ -286,8 +286,8 @@ class SchemaSpace:
 
     @property
     def middle(self) -> np.ndarray:
-        """Return the places of a public row: middles of numbers and levels, first categories."""
-        # The place of a public row: it fills up small groups, and stands for undeclared values.
+        """Return the positions of a public row: middles of numbers and levels, first categories."""
+        # The position of a public row: it fills up small groups, and stands for undeclared values.
         middles = [
             0.0 if column.kind == NOMINAL
             else 0.5 if column.kind == NUMERIC
@@ -297,23 +297,23 @@ class SchemaSpace:
         return np.array(middles)
 
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
-        """Return the place of every value on the line of its column.
+        """Return the position of every value on the line of its column.
 
         Numbers and levels are in [0, 1], from the first to the last; categories are at least 1
         apart, and a missing value is at least 1 from all others. Where missing values are not
-        declared, they have the place of `middle`, as undeclared ones. A row of the result follows
+        declared, they have the position of `middle`, as undeclared ones. A row of the result comes
         from that row of the private table alone.
         """
         # Problems are not looked at: they depend on private values.
-        units, _ = self.schema.units_and_problems(columns)
-        places = [
-            _places_in(column, values, units[:, j])
+        codes, _ = self.schema.units_and_problems(columns)
+        positions = [
+            _positions_in(column, values, codes[:, j])
             for j, (column, values) in enumerate(zip(self.schema.columns, columns, strict=True))
         ]
-        return np.where(units < 0, self.middle, np.column_stack(places))
+        return np.where(codes < 0, self.middle, np.column_stack(positions))
 
     def cost(self, metric: Any, cost_range: Any = None) -> CostFunction:
-        r"""Return the cost function between rows of a table, given as places.
+        r"""Return the cost function between rows of a table, given as positions.
 
         Its range is [0, 1] (:ref:`proof <proof-table-costs>`).
 
@@ -327,7 +327,7 @@ class SchemaSpace:
         Returns
         -------
         CostFunction
-            Where :math:`d_k` is the distance of two places, or 1 if that is less, ``cityblock`` is
+            Where :math:`d_k` is the distance of two positions, at most 1, ``cityblock`` is
             the mean of :math:`d_k` over columns, ``sqeuclidean`` the mean of :math:`d_k^2`, and
             ``euclidean`` the root of that.
 
@@ -365,22 +365,22 @@ class SchemaSpace:
             range=range_within(metric, (0.0, 1.0), cost_range),
             kind=None,
             monotone=False,
-            _matrix=partial(_costs_of_places, *exponents[metric]),
+            _matrix=partial(_costs_of_positions, *exponents[metric]),
         )
 
 
-def _places_in(column: Column, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+def _positions_in(column: Column, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
     if column.kind == NOMINAL:
-        return units.astype(np.float64)
-    # Real numbers are not rounded to units, which are cells of a grid.
+        return codes.astype(np.float64)
+    # Real numbers are not rounded to codes, which are cells of a grid.
     exact = column.kind == NUMERIC and not column.integer
-    places = column.places(values) if exact else column.places_of_units(units)
-    # More than 1 away from the places of numbers and levels, in [0, 1].
-    places[units == column.n_known] = 2.0
-    return places
+    positions = column.places(values) if exact else column.places_of_units(codes)
+    # More than 1 away from the positions of numbers and levels, in [0, 1].
+    positions[codes == column.n_known] = 2.0
+    return positions
 
 
-def _costs_of_places(exponent: float, root: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def _costs_of_positions(exponent: float, root: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     costs = np.zeros((len(A), len(B)))
     # 32,768 costs (256 KiB) stay in the cache while columns are added to them.
     height = max(1, (1 << 15) // max(1, len(B)))

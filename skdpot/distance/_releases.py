@@ -166,10 +166,17 @@ class CostSettings:
         # On a line, sorting takes no memory for pairs of records, and no solver's tolerance.
         if self.reg == 0 and self.cost.monotone:
             return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
+        cost = self._from_zero(x, y) if self.reg == 0 else self._costs(x, y)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
+        return self.transport(cost, a, b, tol, n_threads).cost
+
+    def transport(
+        self, cost: np.ndarray | Costs, a: np.ndarray, b: np.ndarray, tol: float, n_threads: int = 1
+    ) -> TransportResult:
+        """Return the transport between two weights for costs from 0, exact or up to `tol`."""
         if self.reg == 0:
-            return exact_transport(self._from_zero(x, y), a, b).cost
-        return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
+            return exact_transport(cost, a, b)
+        return entropic_transport(cost, a, b, self.reg, tol, n_threads=n_threads)
 
     def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         # Solvers take costs from 0; `offset` adds the constant to results.
@@ -403,7 +410,12 @@ def released_on_grid(settings: Any, support: np.ndarray, histograms: np.ndarray)
     pairs = list(combinations(range(len(histograms)), 2))
     self_pairs = [(g, g) for g in range(len(histograms))] if settings.divergence != "ot" else []
     every = pairs + self_pairs
-    tasks = [(_transport, cost, histograms[g], histograms[h], settings) for g, h in every]
+    # To a billionth of the range, if that can be certified.
+    tol = 1e-9 * settings.cost_range
+    if settings.reg > 0:
+        sizes = len(support), len(support)
+        tol = max(tol, smallest_tolerance(*sizes, settings.cost_range, settings.reg))
+    tasks = [(settings.transport, cost, histograms[g], histograms[h], tol) for g, h in every]
     found = dict(zip(pairs + self_pairs, settings.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
     costs = settings.offset + debiased(values, pairs)
@@ -421,14 +433,3 @@ def released_on_grid(settings: Any, support: np.ndarray, histograms: np.ndarray)
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
     shown |= {"plan_": plan, "potentials_": (rows, columns)}
     return Released(costs, attributes=shown)
-
-
-def _transport(
-    cost: np.ndarray, a: np.ndarray, b: np.ndarray, settings: CostSettings
-) -> TransportResult:
-    if settings.reg == 0:
-        return exact_transport(cost, a, b)
-    cost_range, reg = settings.cost_range, settings.reg
-    # To a billionth of the range, if that can be certified.
-    tol = max(1e-9 * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
-    return entropic_transport(cost, a, b, reg, tol)

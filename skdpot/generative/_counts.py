@@ -312,7 +312,11 @@ def group_cells(
         elif j == schema.target and starts is not None:
             group = _merged_in_bands(mass, mass.sum() / n_groups, schema.classes_of(starts[j]))
         else:
-            group = merge_cells(mass, mass.sum() / n_groups)
+            least = mass.sum() / n_groups
+            # Who misses a value is no neighbour of those with the largest ones.
+            apart = bool(schema.columns[j].missing and mass[-1] >= least / 2)
+            group = merge_cells(mass[: len(mass) - apart], least)
+            group = np.append(group, np.full(int(apart), group.max(initial=-1) + 1))
         groups.append(group)
     return groups
 
@@ -646,6 +650,17 @@ def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.
             upper[cut + 1 :] = True
         halves.append(upper)
     return halves
+
+
+def sign_pairs(schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of columns, and which of them may both be missing.
+
+    Columns are all but the target. The signs of a pair tell the half of a record in each column,
+    and, where both may be missing, whether they are.
+    """
+    pairs = np.array(list(combinations(range(len(schema.features)), 2)))
+    may_miss = np.array([schema.columns[j].missing for j in schema.features])
+    return pairs, may_miss[pairs].all(axis=1)
 
 
 def max_scanned(n_columns: int, n_records: float, deviation: float) -> int:

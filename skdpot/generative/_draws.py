@@ -19,7 +19,10 @@ from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import NUMERIC, TableSchema, write_table
 
 
-def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = False) -> np.ndarray:
+def draw_entries(
+    weights: np.ndarray, rows: np.ndarray, rng: np.random.RandomState,
+    sizes: np.ndarray | None = None, strata: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
     """Return an entry for each record, with a probability proportional to those of its row.
 
     Parameters
@@ -30,10 +33,12 @@ def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = Fal
         The row of each record.
     rng : RandomState
         Source of randomness.
-    evenly : bool, default=False
-        Whether totals are nearly as expected, of each entry in each row and in all rows, while each
-        record is drawn almost as if it were the only one. Otherwise records do not depend on each
-        other.
+    sizes : ndarray of shape (n_strata, n_rows), default=None
+        The expected number of records of each row in each stratum: the totals of entries are
+        nearly those of so many, while each record is drawn almost as if it were the only one. With
+        None, records do not depend on each other.
+    strata : ndarray of shape (n,), default=None
+        The stratum of each record; None for one stratum.
 
     Returns
     -------
@@ -47,9 +52,8 @@ def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = Fal
     >>> rng = np.random.RandomState(0)
     >>> draw_entries(np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([0, 1, 1]), rng)
     array([1, 0, 0])
-    >>> weights, rows = np.full((50, 2), 0.5), np.arange(50)
-    >>> np.bincount(draw_entries(weights, rows, rng, evenly=True))
-    array([24, 26])
+    >>> np.bincount(draw_entries(np.full((50, 2), 0.5), np.arange(50), rng, np.ones((1, 50))))
+    array([25, 25])
     """
     n_entries = weights.shape[1]
     cumulated = np.cumsum(weights, axis=1)
@@ -57,11 +61,13 @@ def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = Fal
     # One search for all: each row is moved to an interval of its own.
     ladder = cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
     ladder[:, -1] = 2 * np.arange(len(weights)) + 2
-    max_uniform = 1 - 2.0**-30
     # Rounding moves no number to the next integer, where entries of no weight are.
-    uniforms = _factors.draw_uniforms(rows, rng, evenly=evenly)
-    places = np.minimum(uniforms, max_uniform) + 2 * rows
-    return np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
+    places = np.minimum(rng.uniform(size=len(rows)), _factors.MAX_UNIFORM) + 2 * rows
+    drawn = np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
+    if sizes is not None:
+        shares, strata = shares_of_rows(weights), np.zeros_like(rows) if strata is None else strata
+        _factors.even_totals(drawn, strata, sizes @ shares, lambda moved: shares[rows[moved]], rng)
+    return drawn
 
 
 def shares_of_rows(weights):
@@ -172,10 +178,14 @@ def sample_units(
     n_rows = n_samples * n_candidates
     labels = labels if labels is None else np.repeat(labels, n_candidates)
     of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
+    of_each, sizes = None, None
     # Trees find a parity because, by chance, a column or a pair is slightly informative about the
     # target.
-    evenly = evenly and not model.get("parities", np.zeros(0)).any()
-    components = draw_entries(of_labels, labels, rng, evenly=evenly)
+    if evenly and not (conditions or model.get("parities", np.zeros(0)).any()):
+        of_each = np.bincount(labels, minlength=len(of_labels))[None]
+        is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
+        sizes = is_of_class * (of_each @ of_labels)
+    components = draw_entries(of_labels, labels, rng, of_each)
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -192,6 +202,7 @@ def sample_units(
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]
         cells, rows, weights = model["cells"][:, columns[j]], components, prior
+        of_rows = sizes
         if c in factors:
             for parent in factors[c]:
                 if parent < -1:
@@ -204,15 +215,16 @@ def sample_units(
             own = _factors.group_sums(cells, fine[c])
             of_groups = shares @ allowed.get(j, np.ones(len(fine[c])))
             rows, kept = _factors.draw_codes(
-                own, components, factors[c], codes, rng, of_groups, evenly=evenly
+                own, components, factors[c], codes, rng, of_groups, sizes=sizes
             )
             if j in allowed:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-9)
             codes[c], cells = rows, shares
             weights = within.sum(axis=1)
+            of_rows = None if sizes is None else sizes @ own
         units[order, j] = draw_column(
             schema.columns[j], cell_ends[j], cells, weights, rows, rng, conditions.get(j),
-            evenly=evenly,
+            of_rows, codes[-1],
         )  # fmt: skip
         if factors and c not in factors:
             codes[c] = fine[c][np.searchsorted(cell_ends[j][1], units[order, j], side="right")]
@@ -222,7 +234,7 @@ def sample_units(
     return units[np.arange(n_samples) * n_candidates + chosen]
 
 
-def draw_column(column, ends, cells, weights, rows, rng, intervals=None, *, evenly=False):
+def draw_column(column, ends, cells, weights, rows, rng, intervals=None, sizes=None, strata=None):
     """Return a unit of a column for each record.
 
     Parameters
@@ -241,7 +253,7 @@ def draw_column(column, ends, cells, weights, rows, rng, intervals=None, *, even
         Source of randomness.
     intervals : list of (int, int), default=None
         The allowed units; None for all.
-    evenly : bool, default=False
+    sizes, strata : ndarray, default=None
         As of `draw_entries`.
 
     Returns
@@ -264,9 +276,9 @@ def draw_column(column, ends, cells, weights, rows, rng, intervals=None, *, even
     allowed = _allowed_shares(starts, stops, intervals)
     # A row without any allowed cell gets all allowed units with equal probability.
     entry_weights = _with_fallback(cells * allowed, allowed * (stops - starts))
-    chosen = draw_entries(entry_weights, rows, rng, evenly=evenly)
+    chosen = draw_entries(entry_weights, rows, rng, sizes, strata)
     heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
-    uniforms = _factors.draw_uniforms(chosen, rng, evenly=evenly)
+    uniforms = rng.uniform(size=len(chosen))
     units = draw_units(starts[chosen], stops[chosen], intervals, uniforms)
     return units if intervals is not None else np.where(heaps < 0, units, heaps)
 

@@ -6,15 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _images
+from skdpot.generative._images import Random
 
-Box = tuple[np.ndarray, np.ndarray]
+if TYPE_CHECKING:
+    from skdpot.generative._gaussians import Mixture
+    from skdpot.generative._records import PrivateRecords
+
+# The sizes of random moves of images, by name.
+Moves = Mapping[str, float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +37,7 @@ class RecordSpace:
         The declared labels.
     """
 
-    box: Box
+    box: tuple[np.ndarray, np.ndarray]
     image_shape: tuple[int, int, int] | None = None
     classes: np.ndarray | None = None
 
@@ -77,7 +83,7 @@ class Encoder(BaseEstimator, ABC):
     for_images: ClassVar[bool] = False
     # The sizes of random moves of sampled images with ``augment="auto"``: radians, the logarithm of
     # a factor, and parts of the height.
-    usual_moves: ClassVar[Mapping[str, float] | None] = None
+    usual_moves: ClassVar[Moves] = None
     # Whether the intensities of all pixels are released, and those of samples matched to them.
     counts_intensities: ClassVar[bool] = False
 
@@ -142,7 +148,7 @@ class Encoder(BaseEstimator, ABC):
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         """Set `n_codes`, `max_norm` and private attributes, or raise."""
 
-    def encode(self, points: Any) -> np.ndarray:
+    def encode(self, points: "np.ndarray | PrivateRecords") -> np.ndarray:
         """Return the codes of records. Each bit of a code depends only on its record.
 
         Parameters
@@ -176,41 +182,34 @@ class Encoder(BaseEstimator, ABC):
             Within [-1, 1].
         """
 
-    def sampled(
-        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
-        moves: Mapping[str, float] | None,
-    ) -> np.ndarray:  # fmt: skip
-        """Return the records of drawn codes; images are moved at random.
+    def _sampled(
+        self, mixture: "Mixture", labels: np.ndarray, rng: Random, moves: Moves, *, single: bool
+    ) -> np.ndarray:
+        """Return records whose codes are drawn; images are moved at random.
 
         Parameters
         ----------
-        codes : ndarray of shape (n, n_codes)
-            The drawn codes.
         mixture : Mixture
-            Which they were drawn from.
-        labels, clusters : ndarray of shape (n,)
-            The class and the cluster of each.
+            Of codes.
+        labels : ndarray of shape (n,)
+            The class of each record.
         rng : numpy.random.RandomState or numpy.random.Generator
-            Draws Gaussian numbers.
+            Draws codes and moves.
         moves : mapping of str to float or None
-            The sizes of random moves; lengths in pixels.
+            The sizes of random moves of images; lengths in parts of the height.
+        single : bool
+            Whether codes may be in single precision.
 
         Returns
         -------
         ndarray of shape (n, n_features)
             Within [-1, 1].
         """
-        return self._sampled(codes, mixture, labels, clusters, rng, moves)
-
-    def _sampled(
-        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
-        moves: Mapping[str, float] | None,
-    ) -> np.ndarray:  # fmt: skip
-        """Return the records of drawn codes, as of `sampled`; images are moved once decoded."""
-        rows = self.decode(codes)
+        codes, _ = mixture.draw(labels, rng, single=single)
+        points = self.decode(codes)
         if moves is None or self.image_shape is None:
-            return rows
-        return _images.jitter(rows, rng, self.image_shape, **moves)
+            return points
+        return _images.jitter(points, rng, self.image_shape, **moves)
 
     @abstractmethod
     def _encode(self, points: np.ndarray) -> np.ndarray:
@@ -275,7 +274,7 @@ class CosineEncoder(Encoder):
 
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None
-        height, width, channels = space.image_shape
+        height, width, channels = self._shape = space.image_shape
         if self.n_coefficients is None and ample:
             # Numbers of coefficients along either side where the budget is ample: of gray images,
             # and of colours. Then noise leaves each class of photographs a covariance of its own,
@@ -291,9 +290,8 @@ class CosineEncoder(Encoder):
             # Differences of colours vary much less than brightness.
             self.frequencies[len(self.frequencies) // 3 :] = -1
         # Codes are relative to a ground of one brightness, since shorter vectors have less noise.
-        # For photographs the guess is this one.
-        middle = 0.5
-        self._place(middle if channels == 3 else 0.0)
+        # For photographs the guess is the middle.
+        self._place(0.5 if channels == 3 else 0.0)
 
     def _place(self, ground: float) -> None:
         self.ground = ground
@@ -331,9 +329,9 @@ class CosineEncoder(Encoder):
         return np.clip(points, -1, 1, out=points)
 
     def _sampled(
-        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
-        moves: Mapping[str, float] | None,
-    ) -> np.ndarray:  # fmt: skip
+        self, mixture: "Mixture", labels: np.ndarray, rng: Random, moves: Moves, *, single: bool
+    ) -> np.ndarray:
+        codes, clusters = mixture.draw(labels, rng, single=single)
         fine = self._fine_deviations(mixture.mean_squares())
         points = np.empty((len(codes), math.prod(self._shape)))
         fine_variance = np.sum(fine**2) / points.shape[1]
@@ -392,11 +390,6 @@ class CosineEncoder(Encoder):
         expected[:, fine] = levels[:, None] / frequencies[fine] ** fall
         expected[:, :n_rows, :n_columns] -= kept_squares
         return np.sqrt(np.maximum(expected, 0))
-
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        assert self.image_shape is not None
-        return self.image_shape
 
     def _intensities(self, codes: np.ndarray) -> np.ndarray:
         """Return the pixels of codes, relative to the ground: a linear map of codes."""
@@ -554,11 +547,11 @@ class PoseEncoder(Encoder):
         return points
 
     def _sampled(
-        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
-        moves: Mapping[str, float] | None,
-    ) -> np.ndarray:  # fmt: skip
+        self, mixture: "Mixture", labels: np.ndarray, rng: Random, moves: Moves, *, single: bool
+    ) -> np.ndarray:
         if moves is None:
-            return self.decode(codes)
+            return super()._sampled(mixture, labels, rng, moves, single=single)
+        codes, _ = mixture.draw(labels, rng, single=single)
         draws = _images.draw_moves(rng, len(codes))
         points = np.empty((len(codes), math.prod(self._shape)))
         for rows in _images.blocks(*points.shape):
@@ -607,7 +600,7 @@ class PoseEncoder(Encoder):
         """Return the rows and columns in their images of the pixels of the template."""
         height, width, _ = self._shape
         down, across, tall, wide, slant = _columns(poses)
-        y, x = _centred(height)[:, None], _centred(width)
+        y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
         y = tall * y
         return down + y + (height - 1) / 2, across + wide * x + slant * y + (width - 1) / 2
 
@@ -622,26 +615,15 @@ class PoseEncoder(Encoder):
         return from_centre / tall + y, (columns - x - across - slant * from_centre) / wide + x
 
 
-def _centred(size: int) -> np.ndarray:
-    """Return the coordinates of pixels, from the middle."""
-    return np.arange(size) - (size - 1) / 2
-
-
 def _columns(poses: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the five numbers of poses, to be used with images, and scales as factors."""
     down, across, tall, wide, slant = (column[:, None, None] for column in poses.T)
     return down, across, _exponentials(tall), _exponentials(wide), slant
 
 
-def _logarithms(numbers: np.ndarray) -> np.ndarray:
-    """Return logarithms one by one, because logarithms of arrays may depend on other entries."""
-    return np.fromiter(map(math.log, numbers.tolist()), np.float64, numbers.size)
-
-
-def _exponentials(numbers: np.ndarray) -> np.ndarray:
-    """Return exponentials, as `_logarithms`."""
-    values = np.fromiter(map(math.exp, numbers.reshape(-1).tolist()), np.float64, numbers.size)
-    return values.reshape(numbers.shape)
+# One by one, because logarithms and exponentials of arrays may depend on other entries.
+_logarithms = np.vectorize(math.log, otypes=[np.float64])
+_exponentials = np.vectorize(math.exp, otypes=[np.float64])
 
 
 def named_encoders() -> dict[str, type[Encoder]]:
@@ -662,17 +644,16 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
     ample : bool, default=False
         Whether the budget is ample, so that finer codes are worth their noise.
     """
-    kinds, is_name = named_encoders(), isinstance(encoder, str)
-    if is_name and encoder == "auto":
-        encoder = BoundedEncoder() if space.image_shape is None else CosineEncoder()
-    elif is_name and encoder in kinds:
-        encoder = kinds[encoder]()
-    elif not isinstance(encoder, Encoder):
+    kinds = named_encoders()
+    if isinstance(encoder, str) and encoder in ("auto", *kinds):
+        usual = "whiten-by-bounds" if space.image_shape is None else "dct"
+        encoder = kinds[usual if encoder == "auto" else encoder]()
+    if not isinstance(encoder, Encoder):
         names = ", ".join(f'"{name}"' for name in ("auto", *sorted(kinds)))
         raise ValueError(
             f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."
         )
-    elif type(encoder) not in kinds.values():
+    if type(encoder) not in kinds.values():
         raise TypeError(
             f"encoder is of the class {type(encoder).__name__}, which is derived from an encoder "
             "of skdpot.generative: only these themselves are accepted. Code of your own would see "

@@ -23,6 +23,8 @@ from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
 _TINY = 1e-300
+# The largest uniform number that is used: products with it are clearly below the other factor.
+MAX_UNIFORM = 1 - 2.0**-30
 # The class of a component, among the parents of a column.
 _CLASS = -1
 
@@ -33,46 +35,53 @@ def clear_errors(n_pairs: int) -> float:
     return float(ndtri(1 - false_alarms / n_pairs))
 
 
-def choose_pairs(
-    signs: np.ndarray, deviation: float, upper: np.ndarray, coarse: np.ndarray | float = 0.0
-) -> list[tuple[int, int]]:
-    """Return the pairs of columns that clearly depend on each other, at most 5 for every 4 columns.
-
-    The strongest pairs that connect all columns come first: columns that are missing together, or
-    repeat each other, have more pairs than can be counted.
+def clear_strengths(signs: np.ndarray, deviation: float, upper: np.ndarray) -> np.ndarray:
+    """Return the correlation of the two signs of each pair, and 0 where noise may explain it.
 
     Parameters
     ----------
     signs : ndarray of shape (n_pairs,)
-        Released mean products of the signs of halves, in the order of ``itertools.combinations``.
+        Released mean products of two signs.
     deviation : float
         Of the noise of these means.
-    upper : ndarray of shape (n_columns,)
-        The share of the upper half of each column.
-    coarse : ndarray of shape (n_pairs,), default=0.0
-        Of `coarse_dependence`; 0 for pairs that groups do not blur.
+    upper : ndarray of shape (n_pairs, 2)
+        The share of the records with each sign of -1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import clear_strengths
+    >>> clear_strengths(np.array([0.7, 0.01, -0.1]), 0.02, np.full((3, 2), 0.5))
+    array([0.7, 0. , 0. ])
+    """
+    means, min_spread = 1 - 2 * upper, 1e-3
+    spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=1)
+    correlations = np.abs(signs - means.prod(axis=1)) / spreads
+    # What a mixture loses, and noise of so many pairs does not explain.
+    least, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
+    return np.where(correlations > np.maximum(least, clear), correlations, 0.0)
+
+
+def choose_pairs(strengths: np.ndarray, n_columns: int) -> list[tuple[int, int]]:
+    """Return the pairs of columns with the largest strengths, at most 5 for every 4 columns.
+
+    The strongest pairs that connect all columns come first: columns that are missing together, or
+    repeat each other, have more pairs than can be counted. `strengths` are in the order of
+    ``itertools.combinations``; pairs without any are not chosen.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._factors import choose_pairs
-    >>> choose_pairs(np.array([0.7, 0.01, -0.1]), 0.02, np.full(3, 0.5))
+    >>> choose_pairs(np.array([0.7, 0.0, 0.0]), 3)
     [(0, 1)]
     """
-    pairs = list(combinations(range(len(upper)), 2))
-    a, b = np.array(pairs).T
-    means, min_spread = 1 - 2 * upper, 1e-3
-    spreads = np.sqrt(np.maximum(1 - means**2, min_spread))
-    correlations = np.abs(signs - means[a] * means[b]) / (spreads[a] * spreads[b])
-    # What a mixture loses, and noise of so many pairs does not explain.
-    least, min_coarse, most_for_each = 0.2, 0.1, 1.25
-    clear = clear_errors(len(pairs))
-    is_strong = correlations > np.maximum(least, clear * deviation / (spreads[a] * spreads[b]))
-    strengths = np.maximum(np.where(is_strong, correlations, 0.0), coarse * (coarse > min_coarse))
-    graph = sparse.csr_array((-strengths, (a, b)), shape=(len(upper), len(upper)))
+    pairs, most_for_each = list(combinations(range(n_columns), 2)), 1.25
+    a, b = np.transpose(pairs)
+    graph = sparse.csr_array((-strengths, (a, b)), shape=(n_columns, n_columns))
     in_forest = minimum_spanning_tree(graph).toarray()[a, b] < 0
     order = np.lexsort([-strengths, ~in_forest])
-    n_chosen = min(np.count_nonzero(strengths), int(most_for_each * len(upper)))
+    n_chosen = min(np.count_nonzero(strengths), int(most_for_each * n_columns))
     return sorted(pairs[i] for i in order[:n_chosen].tolist())
 
 
@@ -82,7 +91,8 @@ def coarse_dependence(
     """Return the distance of a pair of columns from independence that noise does not explain.
 
     It is the total variation of the released counts of groups with these shares, in all classes
-    together, less the mean of what noise and chance make of it and three standard deviations.
+    together, less the mean of what noise and chance make of it and three standard deviations; 0 if
+    little is left.
     """
     # Of the absolute value of a standard normal number.
     mean, spread, errors = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi), 3.0
@@ -91,7 +101,8 @@ def coarse_dependence(
     noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
     by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
     distance = np.abs(counts.sum(axis=2) - expected).sum()
-    return float(distance - by_chance) / 2 / n_records
+    left, least = float(distance - by_chance) / 2 / n_records, 0.1
+    return left if left > least else 0.0
 
 
 def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -311,7 +322,7 @@ def fit_factors(
         found = _fitted_factors(own[rows], wanted, codes) if wanted else {}
         edges += [(a, c) for a in found]
         factors += [factor.ravel() for factor in found.values()]
-        codes[c], _ = draw_codes(own, rows, found, codes, rng)
+        codes[c], _ = draw_codes(own, rows, found, codes, rng, sizes=n_rows * is_of_class * weights)
     return {
         "order": np.array(order), "fine": np.concatenate(fine), "halves": np.concatenate(halves),
         "parities": np.array(parities, dtype=bool).reshape(-1, len(cells)),
@@ -462,48 +473,65 @@ def _fitted_factors(joint, wanted, codes):
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
 
 
-def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
-    """Return a uniform number from 0 to 1 for each record.
+def even_totals(
+    drawn: np.ndarray, strata: np.ndarray, expected: np.ndarray,
+    weights_of: Callable[[np.ndarray], np.ndarray], rng: np.random.RandomState,
+) -> None:  # fmt: skip
+    """Draw some entries again, in place, until their totals are nearly the expected ones.
 
-    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows: they
-    are multiples of the golden ratio, less whole numbers. Otherwise they are independent.
+    Records of entries with too many are drawn again among their own entry and those with too few.
+    Each record is in a stratum; `expected` has the shape (n_strata, n_entries). `weights_of`
+    returns the probabilities of entries, of shape (n, n_entries), for the positions of records: few
+    of them become what is unlikely for them.
     """
-    if not evenly:
-        return rng.uniform(size=len(rows))
-    # In an order of its own for each column, or columns would depend on each other.
-    order = rng.permutation(len(rows))
-    # Short integers are sorted in linear time.
-    keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
-    order = order[np.argsort(keys[order], kind="stable")]
-    uniforms, golden_ratio = np.empty(len(order)), 0.6180339887498949
-    uniforms[order] = (rng.uniform() + golden_ratio * np.arange(len(order))) % 1
-    return uniforms
+    n_rounds, (n_strata, n_entries) = 6, expected.shape
+    for _ in range(n_rounds):
+        cells = strata * n_entries + drawn
+        totals = np.bincount(cells, minlength=n_strata * n_entries).reshape(expected.shape)
+        surplus = np.maximum(totals - expected, 0.0) / np.maximum(totals, 1)
+        lacking = np.maximum(expected - totals, 0.0)
+        lacking /= np.maximum(lacking.max(axis=1, keepdims=True), _TINY)
+        moved = np.flatnonzero(rng.uniform(size=len(drawn)) < surplus.ravel()[cells])
+        allowed = lacking[strata[moved]]
+        allowed[np.arange(len(moved)), drawn[moved]] = 1.0
+        drawn[moved] = _chosen(weights_of(moved) * allowed, rng.uniform(size=len(moved)))
+
+
+def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """Return an entry of each row, by a number from 0 to 1; the last one of a row of zeros."""
+    ladder = np.cumsum(weights, axis=1)
+    # Rounding moves no number to an entry of no weight.
+    places = np.minimum(uniforms, MAX_UNIFORM)[:, None] * ladder[:, -1:]
+    return np.minimum((ladder <= places).sum(axis=1), weights.shape[1] - 1)
 
 
 def draw_codes(
     own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
     codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0, *,
-    evenly: bool = True,
+    sizes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the fine group of a column in each row, given those of its parents.
 
     `allowed` is the share of each group that conditions allow. The second array has the probability
-    of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so
-    that totals are nearly as expected.
+    of these in each row. With the expected `sizes` of components, of shape (n_classes,
+    n_components), totals in classes are nearly those that the components have by themselves:
+    factors are fitted so as to keep them.
     """
+
+    def weights_of(rows: Any) -> np.ndarray:
+        joint = own[components[rows]]
+        for a, factor in factors.items():
+            joint *= factor[codes[a][rows]]
+        return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
+
     n, block = len(components), 2**12
-    drawn, kept = np.empty(n, dtype=np.int64), np.empty(n)
-    rows = codes[next(iter(factors))] if factors else components
-    uniforms = draw_uniforms(rows, rng, evenly=evenly)
+    drawn, kept, uniforms = np.empty(n, dtype=np.int64), np.empty(n), rng.uniform(size=n)
     for start in range(0, n, block):
         part = slice(start, start + block)
-        joint = own[components[part]]
-        for a, factor in factors.items():
-            joint *= factor[codes[a][part]]
-        ladder = np.cumsum(joint * allowed, axis=1)
-        kept[part] = ladder[:, -1] / np.maximum(joint.sum(axis=1), _TINY)
-        passed = (ladder <= uniforms[part, None] * ladder[:, -1:]).sum(axis=1)
-        drawn[part] = np.minimum(passed, own.shape[1] - 1)
+        weights = weights_of(part) * allowed
+        kept[part], drawn[part] = weights.sum(axis=1), _chosen(weights, uniforms[part])
+    if sizes is not None:
+        even_totals(drawn, codes[_CLASS], sizes @ own, weights_of, rng)
     return drawn, kept
 
 

@@ -4,6 +4,7 @@ A fitted generator is made of a few dataclasses, arrays and plain values. The he
 of a fixed list, and nothing in a file is executed.
 """
 
+import copy
 import io
 import json
 import os
@@ -32,27 +33,22 @@ _FORMAT, _VERSION = "skdpot generator", 4
 
 def save_generator(path: str | os.PathLike[str], generator: Any) -> None:
     """Write a fitted generator to a file, which an existing one is replaced by, or raise."""
-    fitted: Any = generator._fitted
-    model: Any = getattr(generator, "model", "auto")
+    fitted: FittedRecords | ReleasedTable = generator._fitted
+    model: Any = generator.model
     ground = weights = training = None
     if isinstance(fitted, FittedRecords):
         if fitted.sketch is not None:
             ground = fitted.sketch.encoder.ground
             if model != "auto":
                 # The encoder is that of the sketch.
-                model = type(model)(**{**model.get_params(deep=False), "encoder": "auto"})
+                model = copy.copy(model).set_params(encoder="auto")
         # Modules are code, which a file never holds: only their weights are saved.
         if fitted.network is not None:
             weights = fitted.network.weights()
             losses: Any = np.array(fitted.network.losses, dtype=np.float64)
-            trained = replace(fitted.network, network=None, losses=losses, state={})
-            fitted = replace(fitted, network=trained)
-            training = NetworkTraining(**{
-                **training_of(generator.network).get_params(deep=False),
-                "network": "auto", "device": "auto",
-            })  # fmt: skip
-    # Rules are code: the file only says that there were some, so that load asks for them.
-    ruled = getattr(generator, "rules", None) or getattr(generator, "computed", None)
+            fitted = replace(fitted, network=replace(fitted.network, network=None, losses=losses))
+            training = copy.copy(training_of(generator.network))
+            training.set_params(network="auto", device="auto")
     content = {
         "class": type(generator).__name__,
         "parameters": {name: getattr(generator, name) for name in generator._in_files},
@@ -65,50 +61,45 @@ def save_generator(path: str | os.PathLike[str], generator: Any) -> None:
         "ground": ground,
         "weights": weights,
         "training": training,
-        "ruled": bool(ruled),
+        # Rules are code: the file only says that there were some, so that load asks for them.
+        "ruled": bool(generator.rules or generator.computed),
     }
     # What is not listed here is in no file: neither the ledger nor the random state.
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
     write_generator(path, _encoded(content, "", arrays), arrays)
 
 
 def load_generator(
-    kind: Any, path: str | os.PathLike[str], ledger: Any, *, network: Any = None,
-    container: Any = None, rules: Any = None, computed: Any = None,
-) -> Any:  # fmt: skip
-    """Return the generator of a file; `network`, `rules` and `computed` are given again."""
+    kind: Any, path: str | os.PathLike[str], *, network: Any, container: Any = None, **given: Any
+) -> Any:
+    """Return the generator of a file; `network`, and `given` parameters, are in no file."""
     header, arrays = read_generator(path)
     try:
-        content = _decoded(header, arrays)
-        return _restored(kind, content, ledger, network, container, rules, computed)
+        return _restored(kind, _decoded(header, arrays), network, container, given)
     # What a file lacks, or has in another form, is found where it is used.
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"the file does not hold a whole generator: {what}.") from error
 
 
-def _restored(
-    kind: Any, content: dict[str, Any], ledger: Any, network: Any, container: Any, rules: Any,
-    computed: Any,
-) -> Any:  # fmt: skip
+def _restored(kind: Any, content: dict, network: Any, container: Any, given: Mapping) -> Any:
     """Return a generator of this class with the content of a file, or raise."""
     # The two generators have other parameters, so one is no file of the other.
     if content["class"] != kind.__name__:
         raise ValueError(f"the file is of a {content['class']}, and not of a {kind.__name__}.")
     fitted: FittedRecords | ReleasedTable
     if isinstance(content["fitted"], ReleasedTable):
-        if content["ruled"] and rules is None and computed is None:
+        if content["ruled"] and given.get("rules") is None and given.get("computed") is None:
             raise ValueError(
                 "the generator has rules or computed columns, which are code and in no file: give "
                 "them again, load(path, rules=[...], computed={...}); rules=[] are none."
             )
-        fitted, further = _restored_table(content, container)
-        further |= {"rules": rules, "computed": computed}
+        fitted, parameters = _restored_table(content, container)
     elif container is not None:
         raise ValueError("container is for tables, and the file is of a generator of none.")
     else:
-        fitted, further = _restored_records(content, network)
-    generator = kind(**content["parameters"], **further, ledger=ledger)
+        fitted, parameters = _restored_records(content, network)
+    generator = kind(**content["parameters"], **parameters, **given)
     validate_nested_parameters(generator)
     generator.n_features_in_ = content["n_features"]
     guarantee = content["guarantee"]
@@ -154,8 +145,6 @@ def _restored_records(content: dict, network: Any) -> tuple[FittedRecords, dict[
         "image_shape": None if space.image_shape is None else list(space.image_shape),
     }
     sketch, trained = fitted.sketch, fitted.network
-    if sketch is None and trained is None:
-        raise KeyError("sketch")
     if sketch is not None:
         encoder = sketch.encoder.prepared(space)
         if content["ground"] is not None:
@@ -220,11 +209,11 @@ def _decoded(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _known() -> dict[str, Any]:
     """Return the classes that a file may name: all are made of public or released values."""
-    kinds = (
-        FittedRecords, RecordSpace, ReleasedVectors, Mixture, TrainedNetwork, ReleasedTable,
-        TableSpace, PrivacyGuarantee, TableSketch, VectorSketch, ImageSketch, NetworkTraining,
-    )  # fmt: skip
-    return {known.__name__: known for known in (*kinds, *named_encoders().values())}
+    fitted = FittedRecords, RecordSpace, ReleasedVectors, Mixture, TrainedNetwork
+    of_tables = ReleasedTable, TableSpace, PrivacyGuarantee
+    parameters = TableSketch, VectorSketch, ImageSketch, NetworkTraining
+    kinds = *fitted, *of_tables, *parameters, *named_encoders().values()
+    return {known.__name__: known for known in kinds}
 
 
 def write_generator(path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping) -> None:
@@ -295,6 +284,7 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             members = {name: archive[name] for name in archive.files}
+        content = json.loads(members.pop("header.json", b"{}"))
     # zipfile and NumPy may raise nearly any exception for damaged data.
     except Exception as error:
         raise ValueError(
@@ -302,15 +292,11 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
             "method save has written."
         ) from error
     # In version 0.1 the header was an array.
-    if "header" in members and "header.json" not in members:
+    if content == {} and "header" in members:
         raise ValueError(
             f"{where} was saved by skdpot 0.1, and this version does not read its files. Load it "
             'with that version (pip install "skdpot==0.1.*") and draw rows there, or fit again.'
         )
-    try:
-        content = json.loads(members.pop("header.json", b"{}"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the header of {where} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError(f"{where} is not a file of a generator; parts are opened by add_parts.")
     if content.get("version") != _VERSION:

@@ -12,10 +12,9 @@ the means, and potentials of crowded ones fall.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -23,8 +22,8 @@ from scipy.special import gammainc, gammaincc, gammaincinv
 
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.generative._counts import excess_over_noise, kept_shares
-from skdpot.generative._encoders import Encoder
-from skdpot.generative._images import blocks, intensity_map, mapped
+from skdpot.generative._encoders import Encoder, Moves
+from skdpot.generative._images import Random, blocks, intensity_map, mapped
 from skdpot.privacy import sensitivity
 from skdpot.releases import RADIUS, ball_points, sum_of_blocks
 
@@ -33,7 +32,9 @@ _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
 
 
-def expected_variances(seen: np.ndarray, deviation: float, frequencies: Any) -> np.ndarray:
+def expected_variances(
+    seen: np.ndarray, deviation: float, frequencies: np.ndarray | None
+) -> np.ndarray:
     """Return a guess of variances that are mostly noise.
 
     Parameters
@@ -176,25 +177,25 @@ def entry_weights(n_dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return rows, columns, np.where(rows == columns, DIAGONAL, _BESIDE)
 
 
-def as_matrix(entries: np.ndarray, n_dimensions: int) -> np.ndarray:
-    """Return the symmetric matrix of weighted entries, in units of integers.
+def as_matrices(entries: np.ndarray) -> np.ndarray:
+    """Return the symmetric matrices of weighted entries, in units of integers.
 
-    `entries` are those of `ClassRows.symmetric_sums`, perhaps with noise; the matrix is the sum of
+    `entries` are those of `ClassRows.symmetric_sums`, perhaps with noise; a matrix is the sum of
     ``x x'``.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._gaussians import as_matrix
-    >>> as_matrix(np.array([29, 82, 116]), 2)
-    array([[1., 2.],
-           [2., 4.]])
+    >>> from skdpot.generative._gaussians import as_matrices
+    >>> as_matrices(np.array([[29, 82, 116]]))
+    array([[[1., 2.],
+            [2., 4.]]])
     """
+    n_dimensions = math.isqrt(2 * entries.shape[1])
     rows, columns, weights = entry_weights(n_dimensions)
-    matrix = np.empty((n_dimensions, n_dimensions))
-    matrix[rows, columns] = entries / weights
-    matrix[columns, rows] = matrix[rows, columns]
-    return matrix
+    matrices = np.empty((len(entries), n_dimensions, n_dimensions))
+    matrices[:, rows, columns] = matrices[:, columns, rows] = entries / weights
+    return matrices
 
 
 # Bins of a geometric grid of norms, each this much wider than the one before.
@@ -239,7 +240,7 @@ class NormDistributions:
     >>> import numpy as np
     >>> from skdpot.generative._gaussians import norm_counts, fit_norms
     >>> norms = np.linalg.norm(np.random.default_rng(0).standard_normal((1000, 3)), axis=1) / 9
-    >>> found = fit_norms(norm_counts(norms)[None], 0.0)
+    >>> found = fit_norms(norm_counts(norms)[None], 0.0, 1)
     >>> (radius,) = found.quantiles(0.5)
     >>> bool(abs(radius / np.median(norms) - 1) < 0.1)
     True
@@ -250,11 +251,6 @@ class NormDistributions:
 
     scales: np.ndarray
     freedoms: np.ndarray
-
-    def of(self, n_classes: int) -> "NormDistributions":
-        """Return the distribution of every class, where there may be one in common."""
-        scales, freedoms = (np.resize(values, n_classes) for values in (self.scales, self.freedoms))
-        return NormDistributions(scales, freedoms)
 
     def quantiles(self, level: float) -> np.ndarray:
         """Return a radius for every class, below which this share of its norms lies, about."""
@@ -273,13 +269,13 @@ class NormDistributions:
         return np.clip(1 / np.maximum(clipped, 1e-300), 1.0, most_lost)
 
 
-def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
-    """Return the distributions of norms that noisy counts are most like.
+def fit_norms(counts: np.ndarray, deviation: float, n_classes: int) -> NormDistributions:
+    """Return the distributions of norms of classes that noisy counts are most like.
 
-    `counts` of shape (n_classes, 48) are those of `norm_counts`, with noise of this standard
-    deviation. They are fitted by least squares. The noise of all counts then averages out, whereas
-    a quantile of the counts themselves would add it up. Classes that are mostly noise get the
-    distribution of all classes.
+    `counts` of shape (n_classes, 48), or (1, 48) of all classes together, are those of
+    `norm_counts`, with noise of this standard deviation. They are fitted by least squares. The
+    noise of all counts then averages out, whereas a quantile of the counts themselves would add it
+    up. Classes that are mostly noise get the distribution of all classes.
     """
     total = counts.sum(axis=0)
     share = np.maximum(counts.sum(axis=1, keepdims=True), 0.0) / max(total.sum(), 1e-300)
@@ -293,6 +289,7 @@ def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
     shapes = np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))
     # Of shapes that are known up to a factor, least squares are at the largest projection.
     best = np.argmax(np.maximum(likely @ shapes, 0.0) / np.linalg.norm(shapes, axis=0), axis=1)
+    best = np.resize(best, n_classes)
     return NormDistributions(_RATIO ** _SCALES[best], _FREEDOMS[best])
 
 
@@ -347,8 +344,9 @@ class Centres:
         self.potentials = moved - moved.mean()
 
 
+@dataclass(eq=False, repr=False)
 class ClassRows:
-    """The codes of a class, which are moved as one learns where they are, and clipped for a sum.
+    """The codes of each class, which are moved as one learns where they are, and clipped for sums.
 
     A row is clipped to a ball, and rounded to integers there, so sums are exact. One record changes
     them only by its own row, in any order of rows. Nothing that is computed of a row depends on
@@ -356,104 +354,117 @@ class ClassRows:
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
-        Private, of norms up to 1. They are changed in place.
+    rows : list of ndarray of shape (n, d)
+        Private, of each class, of norms up to 1. They are changed in place.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._gaussians import ClassRows
-    >>> rows = ClassRows(np.array([[0.25, 0.5], [0.5, 0.0]]))
-    >>> rows.clip(1.0)
+    >>> rows = ClassRows([np.array([[0.25, 0.5], [0.5, 0.0]]), np.zeros((0, 2))])
+    >>> rows.clip(np.ones(2))
     >>> rows.sums()
-    array([6144, 4096])
+    array([[6144, 4096],
+           [   0,    0]])
     """
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self._rows = rows
-        # In units of the ball: whole rows, and projections of them on leading directions.
-        self._units: Any = None
-        self._projected: Any = None
-        self._nearest: Any = None
+    rows: list[np.ndarray]
+
+    def __post_init__(self) -> None:
+        # The centre that each row is nearest to.
+        self._nearest = [np.zeros(len(of_class), dtype=np.intp) for of_class in self.rows]
+        # In units of balls: whole rows, and projections of them on leading directions.
+        self._units: list[np.ndarray] = []
+        self._projected: list[np.ndarray] = []
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
-    def norm_counts(self) -> np.ndarray:
-        """Return how many rows have which norm; a record changes one count."""
+    def sizes(self) -> np.ndarray:
+        """Return how many rows each class has; a record changes one size."""
+        return np.array([len(of_class) for of_class in self.rows], dtype=np.int64)
+
+    def norm_counts(self, *, own: bool) -> np.ndarray:
+        """Return how many rows have which norm, of each class or of all together.
+
+        A record changes one count.
+        """
         # Rows in the order of memory: a sum along one is the same beside any other rows.
-        squares = np.square(np.ascontiguousarray(self._rows))
-        return norm_counts(np.sqrt(np.add.reduce(squares, axis=1)))
+        squares = (np.square(np.ascontiguousarray(of_class)) for of_class in self.rows)
+        norms = (np.sqrt(np.add.reduce(of_class, axis=1)) for of_class in squares)
+        return _of_classes(map(norm_counts, norms), own=own)
 
-    def subtract(self, vector: np.ndarray) -> None:
-        """Move all rows."""
-        self._rows -= vector
+    def subtract(self, centres: np.ndarray) -> None:
+        """Move every row by the centre of its class, shape (k, d), that it is nearest to."""
+        for rows, nearest, of_class in zip(self.rows, self._nearest, centres, strict=True):
+            rows -= of_class[nearest]
 
-    def subtract_nearest(self, vectors: np.ndarray) -> None:
-        """Move every row by the vector of the centre that it is nearest to."""
-        self._rows -= vectors[self._nearest]
-
-    def clip(self, radius: float) -> None:
-        """Take the rows in units of a ball of a public radius."""
-        self._units = ball_points(self._rows, radius)
+    def clip(self, radii: np.ndarray) -> None:
+        """Take the rows in units of a ball of a public radius for each class."""
+        self.radii = radii
+        self._units = list(map(ball_points, self.rows, radii))
 
     def sums(self) -> np.ndarray:
-        """Return the sum of clipped rows; a record changes it by `BALL`."""
-        return np.add.reduce(self._units, axis=0).astype(np.int64)
+        """Return the sums of clipped rows; a record changes one by `BALL`."""
+        return np.stack([np.add.reduce(units, axis=0).astype(np.int64) for units in self._units])
 
-    def symmetric_sums(self) -> np.ndarray:
-        """Return the weighted entries of the sum of ``x x'``; a record changes them by `SYMMETRIC`.
+    def symmetric_sums(self, *, own: bool) -> np.ndarray:
+        """Return the weighted entries of sums of ``x x'``; a record changes one by `SYMMETRIC`.
 
-        They are of clipped rows, and have the shape (d (d + 1) / 2,).
+        The sums are of clipped rows, of each class or of all together. Each has d (d + 1) / 2
+        entries.
         """
-        rows, columns, weights = entry_weights(self._units.shape[1])
-        units = self._units
-        sums = sum_of_blocks(lambda block: units[block].T @ units[block], len(units))
-        return weights * sums[rows, columns]
+        rows, columns, weights = entry_weights(self._units[0].shape[1])
+        sums = (_summed_products(units, units) for units in self._units)
+        return _of_classes((weights * matrix[rows, columns] for matrix in sums), own=own)
 
     def counts_and_sums(self, n_groups: int) -> np.ndarray:
         """Return sizes and sums of clusters; a record changes one row of them by `WITH_COUNT`.
 
         Row by row these are COUNT times the size of a cluster, and the sum of its clipped rows; the
-        shape is (n_groups, 1 + d).
+        shape is (n_classes, n_groups, 1 + d).
         """
-        # Sums of integers in doubles are exact up to 2**53, in any order.
-        sums = np.zeros((n_groups, 1 + self._units.shape[1]))
-        sums[:, 0] = COUNT * np.bincount(self._nearest, minlength=n_groups)
-        np.add.at(sums[:, 1:], self._nearest, self._units)
-        return sums.astype(np.int64)
+        sums = []
+        for nearest, units in zip(self._nearest, self._units, strict=True):
+            members = np.eye(n_groups)[nearest]
+            # Sums of integers in doubles are exact up to 2**53, in any order.
+            sums.append(np.column_stack([COUNT * members.sum(axis=0), members.T @ units]))
+        return np.stack(sums).astype(np.int64)
 
-    def project(self, directions: np.ndarray, unit: float, radius: float) -> None:
-        """Take clipped rows along public directions, in units of another ball."""
-        # Projections onto directions are exact for directions on this grid.
+    def project(self, directions: list[np.ndarray], radii: list[float]) -> None:
+        """Take clipped rows along public directions, in units of other balls."""
+        # Projections onto directions are exact for directions on this grid: products of integers,
+        # so that a row's depend on no other row.
         directions_grid = 2.0**20
-        grid = np.rint(directions * directions_grid)
-        # Products of integers, so that a row's depend on no other row.
-        projected = self._units @ grid * (unit / directions_grid)
-        self._projected = ball_points(projected, radius)
+        units = self.radii / RADIUS / directions_grid
+        each = zip(self._units, directions, units, strict=True)
+        projected = (rows @ np.rint(ways * directions_grid) * unit for rows, ways, unit in each)
+        self._projected = list(map(ball_points, projected, radii))
 
-    def round_sums(self, centres: Centres) -> np.ndarray:
+    def round_sums(self, centres: list[Centres]) -> np.ndarray:
         """Return the sums of a round; a record changes them by at most `ROUND`.
 
-        The shape is (k, 1 + r): of each centre the shares, and the rows weighted by them.
+        The shape is (n_classes, k, 1 + r): of each centre the shares, and the rows by shares.
         """
-        shares = self._shares(centres)
-        totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
-        sums = sum_of_blocks(lambda block: shares[block].T @ self._projected[block], len(shares))
-        return np.column_stack([totals, sums])
+        sums = []
+        for c, (at, rows) in enumerate(zip(centres, self._projected, strict=True)):
+            shares = self._shares(c, at)
+            totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
+            sums.append(np.column_stack([totals, _summed_products(shares, rows)]))
+        return np.stack(sums)
 
-    def find_nearest(self, centres: Centres) -> None:
+    def find_nearest(self, centres: list[Centres]) -> None:
         """Give every row to the centre of which it has the largest share."""
-        self._nearest = np.argmax(self._shares(centres), axis=1)
+        self._nearest = [np.argmax(self._shares(c, at), axis=1) for c, at in enumerate(centres)]
 
-    def _shares(self, centres: Centres) -> np.ndarray:
-        """Return how rows share themselves out among centres.
+    def _shares(self, c: int, centres: Centres) -> np.ndarray:
+        """Return how the rows of a class share themselves out among its centres.
 
         They are integers of at least 0. Those of a row add up to at most RADIUS.
         """
         # Products of integers, so that neither they nor their sums are rounded.
         grid = np.clip(np.nan_to_num(np.rint(centres.points)), -RADIUS, RADIUS)
-        closeness = 2 * (self._projected @ grid.T) - np.add.reduce(grid * grid, axis=1)
+        closeness = 2 * (self._projected[c] @ grid.T) - np.add.reduce(grid * grid, axis=1)
         scores = closeness / centres.reg + centres.potentials
         # A common offset of all scores of a row has no effect.
         below = scores - np.maximum.reduce(scores, axis=1)[:, None]
@@ -462,6 +473,16 @@ class ClassRows:
         totals = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
         # No number at all would be as far as can be from any other.
         return np.nan_to_num(np.floor(likeness / totals[:, None] * RADIUS))
+
+
+def _of_classes(sums: Iterable[np.ndarray], *, own: bool) -> np.ndarray:
+    """Return sums of each class, or one sum of all, which a record changes as much."""
+    of_classes = np.stack(list(sums))
+    return of_classes if own else of_classes.sum(axis=0, keepdims=True)
+
+
+def _summed_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return sum_of_blocks(lambda block: left[block].T @ right[block], len(left))
 
 
 def _exponentials(numbers: np.ndarray) -> np.ndarray:
@@ -514,11 +535,12 @@ class Mixture:
     factors: np.ndarray
     unit: np.ndarray
 
-    def draw(self, labels: Any, rng: Any, *, single: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def draw(
+        self, labels: np.ndarray, rng: Random, *, single: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return codes of these classes, perhaps in single precision, and the cluster of each."""
         clusters = np.empty(len(labels), dtype=np.intp)
-        shape = len(labels), self.means.shape[2]
-        codes = np.empty(shape, dtype=np.float32 if single else np.float64)
+        codes = np.empty((len(labels), self.means.shape[2]), np.float32 if single else np.float64)
         for c in np.unique(labels):
             rows = np.flatnonzero(labels == c)
             clusters[rows] = rng.choice(len(self.weights[c]), len(rows), p=self.weights[c])
@@ -540,6 +562,17 @@ class Mixture:
         between = np.einsum("ck,ckj->cj", self.weights, np.square(self.means, dtype=np.float64))
         shares = self.counts / self.counts.sum()
         return shares @ (within + between) * self.unit**2
+
+
+def mixture_of(
+    counts: np.ndarray, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, unit: float
+) -> Mixture:
+    """Return the mixture with these covariances within clusters, of each class or one of all."""
+    # Noise leaves no more digits than these. The memory layout is that of arrays of a file, so
+    # that sums have the same rounding errors.
+    parts = means, square_roots(covariances)
+    means, factors = (part.astype(np.float32, order="C") for part in parts)
+    return Mixture(counts, weights, means, factors, np.array(unit))
 
 
 # Bins of the histogram of intensities, and the number of images that are compared with it.
@@ -567,7 +600,7 @@ class ReleasedVectors:
     encoder: Encoder
     mixture: Mixture
     intensities: np.ndarray | None
-    augment: Mapping[str, float] | None
+    augment: Moves
     noise: Mapping[str, np.ndarray]
 
     @property
@@ -587,16 +620,17 @@ class ReleasedVectors:
         labels = np.repeat(np.arange(n_classes), n_clusters)
         return self.encoder.decode(means.reshape(-1, n_codes).astype(np.float64)), labels
 
-    def drawn_labels(self, n_samples: int, rng: Any) -> np.ndarray:
+    def drawn_labels(self, n_samples: int, rng: Random) -> np.ndarray:
         """Return classes, drawn in proportion to their numbers of records."""
         counts = self.counts
         return rng.choice(len(counts), n_samples, p=counts / counts.sum())
 
-    def rows(self, labels: np.ndarray, rng: Any) -> np.ndarray:
+    def rows(self, labels: np.ndarray, rng: Random) -> np.ndarray:
         """Return records of these classes, from -1 to 1."""
         with one_blas_thread():
             # Intensities need no more digits, and there may be many codes.
-            rows = self._rows_of_codes(labels, rng, single=self.encoder.for_images)
+            single = self.encoder.for_images
+            rows = self.encoder._sampled(self.mixture, labels, rng, self.augment, single=single)
             if self._intensity_map is not None:
                 for block in blocks(*rows.shape):
                     rows[block] = 2 * mapped((rows[block] + 1) / 2, self._intensity_map) - 1
@@ -610,16 +644,6 @@ class ReleasedVectors:
         # A fixed seed, so that the map is a function of the release.
         rng = np.random.default_rng(0)
         n_compared = 2000
-        rows = self._rows_of_codes(self.drawn_labels(n_compared, rng), rng)
+        labels = self.drawn_labels(n_compared, rng)
+        rows = self.encoder._sampled(self.mixture, labels, rng, self.augment, single=False)
         return intensity_map((rows + 1) / 2, self.intensities)
-
-    def _rows_of_codes(self, labels: np.ndarray, rng: Any, *, single: bool = False) -> np.ndarray:
-        """Return records of these classes, with the intensities that their codes have."""
-        codes, clusters = self.mixture.draw(labels, rng, single=single)
-        moves = None
-        if self.augment is not None and self.encoder.image_shape is not None:
-            # Lengths are in parts of the height, and moves in pixels.
-            height = self.encoder.image_shape[0]
-            lengths = ("shift", "bend")
-            moves = {n: x * height if n in lengths else x for n, x in self.augment.items()}
-        return self.encoder.sampled(codes, self.mixture, labels, clusters, rng, moves)

@@ -3,6 +3,7 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -17,7 +18,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
-from skdpot.generative._network import device_of, learn_from_sketch, training_of
+from skdpot.generative._network import learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
 from skdpot.generative._schema import is_auto
 from skdpot.generative._table import TableSketch
@@ -29,6 +30,7 @@ from skdpot.releases import check_exact_sums
 
 # Warnings and errors of floating-point arithmetic may depend on private values.
 _SILENT = np.errstate(all="ignore")
+_Fitted = _records.FittedRecords | ReleasedTable
 
 
 class BaseGenerator(DensityMixin, PrivateEstimator):
@@ -36,12 +38,13 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
     classes: Any
     network: Any
-    rules: Any
-    computed: Any
+    model: Any = "auto"
+    rules: Any = None
+    computed: Any = None
     random_state: Any
     score_reg: float
 
-    _fitted: _records.FittedRecords | ReleasedTable
+    _fitted: _Fitted
     # Parameters that a file holds as they are.
     _in_files: ClassVar[tuple[str, ...]]
 
@@ -88,12 +91,17 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         rng = _records.stream_of(self.random_state)
-        if n_users is not None:
-            return self._sample_users(n_users, y, given, rng)
-        return self._ruled.sample(n_samples, y, given, rng, device_of(self.network))
+        fitted = self._ruled
+        if n_users is None:
+            return fitted.sample(n_samples, y, given, rng, training_of(self.network).device)
+        if not isinstance(fitted, ReleasedTable):
+            raise ValueError("n_users is for a generator that was fitted with groups=.")
+        if y is not None or given is not None:
+            raise ValueError("y and given are for single rows: n_users draws whole people.")
+        return fitted.sample_users(check_count("n_users", n_users), rng)
 
     @property
-    def _ruled(self) -> _records.FittedRecords | ReleasedTable:
+    def _ruled(self) -> _Fitted:
         """Return the release, of which samples keep the rules. These are read for each sample."""
         fitted = self._fitted
         if not isinstance(fitted, ReleasedTable):
@@ -103,15 +111,6 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         if set(rules.formulas) != set(names):
             raise ValueError(f"computed must have the columns of the fit, {names}.")
         return replace(fitted, rules=rules)
-
-    def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
-        """Return the rows of people, or raise."""
-        fitted = self._ruled
-        if not isinstance(fitted, ReleasedTable):
-            raise ValueError("n_users is for a generator that was fitted with groups=.")
-        if y is not None or given is not None:
-            raise ValueError("y and given are for single rows: n_users draws whole people.")
-        return fitted.sample_users(check_count("n_users", n_users), rng)
 
     @_SILENT
     def score(self, X, y=None) -> float:
@@ -143,7 +142,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         rng = _records.stream_of(self.random_state)
-        return self._ruled.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
+        reg, device = float(self.score_reg), training_of(self.network).device
+        return self._ruled.score(self, X, y, reg, rng, device)
 
     def save(self, path) -> None:
         """Write the fitted generator to a file, without private data.
@@ -167,7 +167,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         check_is_fitted(self)
         save_generator(path, self)
 
-    def _set_fitted(self, fitted: Any, noise_multiplier: float) -> None:
+    def _set_fitted(self, fitted: _Fitted, noise_multiplier: float) -> None:
         """Set the fitted attributes: functions of the release and of public parameters."""
         self._fitted = fitted
         self.noise_multiplier_ = noise_multiplier
@@ -443,7 +443,7 @@ class DPSinkhornGenerator(BaseGenerator):
         by_person = {} if groups is None else {"by_person": True}
         return model, model._unseen(self, columns, **by_person)
 
-    def _read_model(self, *, by_person: bool) -> Any:
+    def _read_model(self, *, by_person: bool) -> VectorSketch | TableSketch:
         """Return the model of what the parameters declare, or raise."""
         model = self.model
         if model == "auto":
@@ -475,11 +475,11 @@ class DPSinkhornGenerator(BaseGenerator):
             parameters=("neighbouring",),
         )
 
-    def _run(self, plan: ReleasePlan, data: _Data) -> _records.FittedRecords | ReleasedTable:
+    def _run(self, plan: ReleasePlan, data: _Data) -> _Fitted:
         _, records = data
         return plan.release.run(records, plan.source)
 
-    def _keep(self, plan: ReleasePlan, released: _records.FittedRecords | ReleasedTable) -> None:
+    def _keep(self, plan: ReleasePlan, released: _Fitted) -> None:
         self._set_fitted(released, plan.release.budget.noise_multiplier)
 
     def _for_parts(self) -> Self:
@@ -510,7 +510,7 @@ class DPSinkhornGenerator(BaseGenerator):
         self._replace_fit(plan, plan.release.read(total))
 
     @property
-    def _bar(self) -> Any:
+    def _bar(self) -> Callable[..., Any]:
         """Return a function that makes a progress bar."""
         return partial(progress_bar, desc=type(self).__name__, disable=not self.verbose)
 
@@ -525,8 +525,9 @@ class DPSinkhornGenerator(BaseGenerator):
         source = make_source(self.random_state).for_user(1)
         rng = np.random.default_rng(source.bits(62, 2).tolist())
         with np.errstate(all="ignore"):
-            network = learn_from_sketch(training_of(self.network), self._fitted, rng, self._bar)
-        self._set_fitted(replace(self._fitted, network=network), self.noise_multiplier_)
+            training, fitted = training_of(self.network), self._fitted
+            network = learn_from_sketch(training, fitted.space, fitted.sketch, rng, self._bar)
+        self._set_fitted(replace(fitted, network=network), self.noise_multiplier_)
 
     def quality(self) -> QualityReport:
         """Return a report on the fitted sketch, made from the release; it costs nothing.
@@ -608,9 +609,8 @@ class DPSinkhornGenerator(BaseGenerator):
             If the file is damaged or does not contain a generator, the network or rules are
             missing or differ from the saved ones, or `container` is unknown.
         """
-        return load_generator(
-            cls, path, ledger, network=network, container=container, rules=rules, computed=computed
-        )
+        given = {"ledger": ledger, "rules": rules, "computed": computed}
+        return load_generator(cls, path, network=network, container=container, **given)
 
 
 class SchemaFinder(DPSinkhornGenerator):
@@ -695,8 +695,5 @@ def schema_from(
     town {'missing': True, 'categories': ['Oslo', 'Rome']}
     smokes {'missing': False, 'categories': [False, True]}
     """
-    finder = SchemaFinder(
-        epsilon, delta, schema="auto", neighbouring=neighbouring, ledger=ledger,
-        random_state=random_state,
-    )  # fmt: skip
-    return finder.fit(frame).schema_
+    options = {"neighbouring": neighbouring, "ledger": ledger, "random_state": random_state}
+    return SchemaFinder(epsilon, delta, schema="auto", **options).fit(frame).schema_

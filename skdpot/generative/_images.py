@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+Random = np.random.RandomState | np.random.Generator
 # Pixels, from 0 to 1, are integers in this unit, and entries of matrices in the next one. A row of
 # an orthonormal matrix has a sum of magnitudes of at most the root of its length. So products with
 # both matrices are integers below 2**53 for images of up to 2**34 pixels, and have no rounding
@@ -240,9 +241,7 @@ def kept_coefficients(
     """
     height, width, _ = image_shape
     if n_coefficients is None:
-        # As many coefficients along a side, unless somebody says.
-        default_coefficients = 14
-        return min(height, default_coefficients), min(width, default_coefficients)
+        return min(height, 14), min(width, 14)
     if not _is_whole(n_coefficients) or not 1 <= n_coefficients <= min(height, width):
         raise ValueError(
             f"n_coefficients must be an integer from 1 to {min(height, width)}, for images of "
@@ -312,14 +311,7 @@ def mapped(images: np.ndarray, intensities: np.ndarray) -> np.ndarray:
 
 
 def jitter(
-    images: np.ndarray,
-    rng: Any,
-    image_shape: tuple[int, int, int],
-    *,
-    rotation: float = 0.0,
-    shift: float = 0.0,
-    scale: float = 0.0,
-    bend: float = 0.0,
+    images: np.ndarray, rng: Random, image_shape: tuple[int, int, int], **moves: float
 ) -> np.ndarray:
     """Return images, each moved at random by normally distributed amounts.
 
@@ -331,14 +323,8 @@ def jitter(
         Draws Gaussian numbers.
     image_shape : tuple of three int
         Height, width and channels.
-    rotation : float, default=0.0
-        Standard deviation of the angle, in radians.
-    shift : float, default=0.0
-        That of the move along either side, in pixels.
-    scale : float, default=0.0
-        That of the logarithm of the factor along either side.
-    bend : float, default=0.0
-        That of a smooth displacement along either side, in pixels.
+    **moves : float
+        As of `moved_places`.
 
     Returns
     -------
@@ -351,16 +337,15 @@ def jitter(
     >>> from skdpot.generative._images import jitter
     >>> images = np.zeros((2, 121))
     >>> images[:, 60] = 1.0
-    >>> moved = jitter(images, np.random.RandomState(0), (11, 11, 1), shift=0.5)
+    >>> moved = jitter(images, np.random.RandomState(0), (11, 11, 1), shift=0.05)
     >>> moved.shape, moved.sum(axis=1).round(6).tolist()
     ((2, 121), [1.0, 1.0])
     """
     height, width, channels = image_shape
-    sizes = {"rotation": rotation, "shift": shift, "scale": scale, "bend": bend}
     draws = draw_moves(rng, len(images))
     moved = np.empty_like(images)
     for rows in blocks(*images.shape):
-        y, x = moved_places(draws[rows], image_shape, **sizes)
+        y, x = moved_places(draws[rows], image_shape, **moves)
         y, x = np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)
         block = images[rows].reshape(-1, height, width, channels)
         parts = [interpolate(block[..., channel], y, x) for channel in range(channels)]
@@ -372,15 +357,20 @@ def jitter(
 _WAVES = 4
 
 
-def draw_moves(rng: Any, n_images: int) -> np.ndarray:
+def draw_moves(rng: Random, n_images: int) -> np.ndarray:
     """Return Gaussian numbers for small moves of as many images, a row for each."""
     return rng.standard_normal((n_images, 5 + 2 * _WAVES**2))
 
 
 def moved_places(
-    draws: np.ndarray, image_shape: tuple[int, int, int], *, rotation: float = 0.0,
-    shift: float = 0.0, scale: float = 0.0, bend: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    draws: np.ndarray,
+    image_shape: tuple[int, int, int],
+    *,
+    rotation: float = 0.0,
+    shift: float = 0.0,
+    scale: float = 0.0,
+    bend: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and columns at which moved images show the given ones.
 
     Parameters
@@ -389,8 +379,14 @@ def moved_places(
         Of `draw_moves`.
     image_shape : tuple of three int
         Height, width and channels.
-    rotation, shift, scale, bend : float
-        Of `jitter`.
+    rotation : float, default=0.0
+        Standard deviation of the angle, in radians.
+    shift : float, default=0.0
+        That of the move along either side, in parts of the height.
+    scale : float, default=0.0
+        That of the logarithm of the factor along either side.
+    bend : float, default=0.0
+        That of a smooth displacement along either side, in parts of the height.
 
     Returns
     -------
@@ -398,6 +394,7 @@ def moved_places(
         Coordinates, which may lie outside of the images.
     """
     height, width, _ = image_shape
+    shift, bend = shift * height, bend * height
     moves, waves = np.split(draws[..., None, None], [5], axis=1)
     angle, tall, wide, down, across = np.moveaxis(moves, 1, 0)
     cosine, sine = np.cos(rotation * angle), np.sin(rotation * angle)

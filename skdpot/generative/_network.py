@@ -1,7 +1,7 @@
 """Networks: the parameters of their training, and networks that were trained."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._gaussians import ReleasedVectors
 from skdpot.privacy.noise import make_source
 
 
@@ -37,13 +38,12 @@ def load_engine() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-    else:
-        return training
-    raise ModuleNotFoundError(
-        "a network is trained with PyTorch, which is not installed. Install it "
-        'with this package: python -m pip install "skdpot[torch]".',
-        name="torch",
-    )
+        raise ModuleNotFoundError(
+            "a network is trained with PyTorch, which is not installed. Install it "
+            'with this package: python -m pip install "skdpot[torch]".',
+            name="torch",
+        ) from None
+    return training
 
 
 class NetworkTraining(BaseEstimator):
@@ -153,11 +153,6 @@ def training_of(network: Any) -> NetworkTraining:
     return network if isinstance(network, NetworkTraining) else NetworkTraining(network)
 
 
-def device_of(network: Any) -> Any:
-    """Return the device that a parameter `network` names."""
-    return network.device if isinstance(network, NetworkTraining) else "auto"
-
-
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
     """A network that was trained.
@@ -172,8 +167,6 @@ class TrainedNetwork:
         Of its input.
     losses : list of float
         Of every step.
-    state : dict
-        The state from which a further training continues; in no file.
     """
 
     network: Any
@@ -181,21 +174,20 @@ class TrainedNetwork:
     latent_dim: int
     n_classes: int
     losses: list[float]
-    state: Mapping[str, Any] = field(default_factory=dict)
 
-    def rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
+    def rows(
+        self, n_rows: int, codes: np.ndarray | None, rng: np.random.RandomState, device: Any
+    ) -> np.ndarray:
         """Return rows that the network makes, from -1 to 1."""
-        engine = load_engine()
+        labels = np.zeros(n_rows, dtype=np.int64) if codes is None else codes
         # A seed, since random numbers of PyTorch are drawn on its own generators.
         seed = int(rng.randint(2**31))
-        return engine.generate(
-            self.network, self.latent_dim, self.n_classes, codes, n_rows,
-            engine.find_device(device), seed,
-        )  # fmt: skip
+        engine, sizes = load_engine(), (self.latent_dim, self.n_classes)
+        return engine.generate(self.network, *sizes, labels, engine.find_device(device), seed)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights, as arrays for a file."""
-        return load_engine().weights_to_arrays(self.network)
+        return load_engine().networks.weights_to_arrays(self.network)
 
     def with_weights(
         self, weights: dict[str, np.ndarray], space: RecordSpace, given: Any
@@ -212,39 +204,36 @@ class TrainedNetwork:
         if max(sizes) > sum(array.size for array in weights.values()):
             raise ValueError("the file has fewer weights than its network has inputs or outputs.")
         engine = load_engine()
-        made = engine.make_network(
-            network,
-            n_features=space.n_features,
-            n_classes=space.n_classes,
-            latent_dim=self.latent_dim,
-            image_shape=space.image_shape,
-            seed=0,
-        )
-        engine.load_arrays(made, weights)
+        training = NetworkTraining(network, latent_dim=self.latent_dim)
+        made = engine.Trainer(training, space).new_network(0)
+        engine.networks.load_arrays(made, weights)
         # A list again, as after a fit.
         losses = np.asarray(self.losses).tolist()
-        return TrainedNetwork(made.eval(), self.name, self.latent_dim, space.n_classes, losses)
+        return replace(self, network=made.eval(), n_classes=space.n_classes, losses=losses)
 
 
-def trained_network(trainer: Any, losses: list[float], state: Any = None) -> TrainedNetwork:
+def trained_network(trainer: Any, losses: list[float]) -> TrainedNetwork:
     """Return the network of a trainer as it is now."""
-    network, n_classes = trainer.network.cpu().eval(), trainer.space.n_classes
-    return TrainedNetwork(network, trainer.name, trainer.latent_dim, n_classes, losses, state or {})
+    network, given = trainer.network.cpu().eval(), trainer.parameters.network
+    name = given if isinstance(given, str) else None
+    return TrainedNetwork(network, name, trainer.latent_dim, trainer.space.n_classes, losses)
 
 
-def learn_from_sketch(parameters: Any, fitted: Any, rng: Any, progress: Any) -> TrainedNetwork:
+def learn_from_sketch(
+    parameters: NetworkTraining,
+    space: RecordSpace,
+    sketch: ReleasedVectors,
+    rng: np.random.Generator,
+    progress: Callable[..., Any],
+) -> TrainedNetwork:
     """Return a network that was trained on records of a sketch, which costs nothing."""
-    space, sketch = fitted.space, fitted.sketch
     trainer = load_engine().Trainer(parameters, space)
     # A network learns from 20,000 records of a sketch.
     labels = sketch.drawn_labels(20_000, rng)
     rows = sketch.rows(labels, rng)
     source = make_source(int(rng.integers(2**31))).for_user(0)
-    # Weights and inputs are independent of each other.
-    first_weights, latents = source.bits(62, 2).tolist()
-    trainer.start(trainer.new_network(first_weights), latents)
+    trainer.start(source)
     records = trainer.hold(rows, labels if space.n_classes else None)
-    trainer.dry_run()
     with progress(total=int(parameters.n_iter), unit=" steps") as bar:
         losses = trainer.run(records, source, int(parameters.n_iter), bar)
     return trained_network(trainer, losses)

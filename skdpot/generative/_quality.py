@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from skdpot.generative._draws import ReleasedTable, sample_units
 from skdpot.generative._records import FittedRecords
+from skdpot.privacy.charging import PrivacyGuarantee
 from skdpot.privacy.report import Report, Section
 
 # Only this number of the worst columns, pairs or classes is shown: a report fits on a screen.
@@ -38,6 +39,8 @@ class Fit:
         How strong the association of both columns is, by the counts and by the model: the distance
         from independence in total variation. For one column, its association with the target;
         None without a target.
+    fits : bool
+        Whether noise explains most of the difference of the model and the counts.
     """
 
     columns: tuple[Any, ...]
@@ -47,15 +50,16 @@ class Fit:
     explained: float
     released: float | None
     modelled: float | None
+    fits: bool
 
     @property
-    def fits(self) -> bool:
-        """Tell whether noise explains most of the difference of the model and the counts."""
-        # A model is reported not to fit if it is off by this share of all records more than noise
-        # explains, and noise explains less than half of the squared differences.
-        large_misfit, large_distance = 2.0, 0.01
-        explained = max(self.explained, large_misfit)
-        return self.misfit <= explained or self.distance <= self.noise + large_distance
+    def cells(self) -> list[str]:
+        """Return a row of the table of a report."""
+        numbers = f"{self.distance:.3f}", f"{self.noise:.3f}", f"{self.misfit:.2f}"
+        found = self.released, self.modelled
+        associations = ["" if share is None else f"{share:.3f}" for share in found]
+        verdict = "" if self.fits else "does not fit"
+        return [" x ".join(map(str, self.columns)), *numbers, *associations, verdict]
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class SketchedClass:
     radius : float
         The radius to which records are clipped, around a common point, in units of the spread of
         the class.
+    is_seen : bool
+        Whether the mean of the class, and the size, are more than noise.
     """
 
     label: Any
@@ -92,11 +98,17 @@ class SketchedClass:
     seen: float
     clusters: list[float]
     radius: float
+    is_seen: bool
 
     @property
-    def is_seen(self) -> bool:
-        """Tell whether the mean of the class, and the size, are more than noise."""
-        return self.mean_error < 1 and self.n_records > 2 * self.n_records_error
+    def cells(self) -> list[str]:
+        """Return a row of the table of a report."""
+        label = "" if self.label is None else str(self.label)
+        records = f"{self.n_records:,.0f} +- {self.n_records_error:,.0f}"
+        directions = f"{self.directions} of {self.n_codes}"
+        shares = f"{len(self.clusters)} ({self.clusters[-1]:.3f} to {self.clusters[0]:.3f})"
+        numbers = directions, f"{self.seen:.2f}", shares, f"{self.radius:.2f}"
+        return [label, records, f"{self.mean_error:.3f}", *numbers]
 
 
 @dataclass(frozen=True)
@@ -131,13 +143,7 @@ class QualityReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as what JSON can hold; what cannot be told is None."""
-        plain = asdict(self)
-        for name in ("columns", "pairs", "classes"):
-            for part, one in zip(plain[name], getattr(self, name), strict=True):
-                # A property, which is no field.
-                told = "is_seen" if name == "classes" else "fits"
-                part[told] = getattr(one, told)
-        return _plain(plain)
+        return _plain(asdict(self))
 
     _for_json = to_dict
 
@@ -147,13 +153,15 @@ class QualityReport(Report):
         records = "synthetic records" if self.classes else "a synthetic table"
         yield f"Quality of {records}", [about, verdict], ()
         if self.classes:
-            table = _table_of_classes(self.classes[:_MOST_SHOWN])
             about_classes = (
                 "Errors of means, and radii that records are clipped to, are in units of the "
                 "spread of the class. Noise hides the variance along other directions."
             )
+            head = ["class", "records", "error of mean", "directions seen", "of variance"]
+            head += ["clusters (shares)", "radius"]
             paragraphs = [f"Encoder: {self.encoder}.", about_classes]
-            yield _titled("Classes", self.classes), paragraphs, table
+            yield _section("Classes", paragraphs, head, self.classes)
+        head = ["", "distance", "of noise", "misfit", "association", "in the model", ""]
         if self.columns:
             about_fits = (
                 "The distance of the model from the released counts, in total variation; what "
@@ -161,9 +169,9 @@ class QualityReport(Report):
                 "association of two columns (of one, with the target) by the counts and by the "
                 "model, as a distance from independence."
             )
-            yield _titled("Columns", self.columns), [about_fits], _table(self.columns)
+            yield _section("Columns", [about_fits], head, self.columns)
         if self.pairs:
-            yield _titled("Pairs of columns", self.pairs), [], _table(self.pairs)
+            yield _section("Pairs of columns", [], head, self.pairs)
 
     def _verdict_on_fits(self) -> str:
         wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]
@@ -176,25 +184,13 @@ class QualityReport(Report):
         )
 
 
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.3f}"
-
-
-def _titled(what: str, parts: Sequence[Any]) -> str:
-    """Return a title that says how many are shown."""
-    shown = min(len(parts), _MOST_SHOWN)
-    return f"{what}, worst first" + (f": {shown} of {len(parts)}" if shown < len(parts) else "")
-
-
-def _table(fits: Sequence[Fit]) -> list[list[str]]:
-    rows = [
-        [" x ".join(map(str, fit.columns)), f"{fit.distance:.3f}", f"{fit.noise:.3f}",
-         f"{fit.misfit:.2f}", _share(fit.released), _share(fit.modelled),
-         "" if fit.fits else "does not fit"]
-        for fit in fits[:_MOST_SHOWN]
-    ]  # fmt: skip
-    head = ["", "distance", "of noise", "misfit", "association", "in the model", ""]
-    return [head, *rows]
+def _section(
+    what: str, paragraphs: list[str], head: list[str], parts: Sequence[Fit | SketchedClass]
+) -> Section:
+    """Return a section whose title says how many parts are shown."""
+    shown = [part.cells for part in parts[:_MOST_SHOWN]]
+    some = f": {len(shown)} of {len(parts)}" if len(shown) < len(parts) else ""
+    return f"{what}, worst first{some}", paragraphs, [head, *shown]
 
 
 def _verdict_on_classes(classes: Sequence[SketchedClass]) -> str:
@@ -203,20 +199,6 @@ def _verdict_on_classes(classes: Sequence[SketchedClass]) -> str:
         return "The means and sizes of all classes are above the noise."
     labels = ", ".join(str(one.label) for one in hidden[:_MOST_SHOWN])
     return f"NOISE HIDES the mean or the size of {len(hidden)} of {len(classes)} classes: {labels}."
-
-
-def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
-    rows = [
-        ["" if one.label is None else str(one.label),
-         f"{one.n_records:,.0f} +- {one.n_records_error:,.0f}", f"{one.mean_error:.3f}",
-         f"{one.directions} of {one.n_codes}", f"{one.seen:.2f}",
-         f"{len(one.clusters)} ({one.clusters[-1]:.3f} to {one.clusters[0]:.3f})",
-         f"{one.radius:.2f}"]
-        for one in classes
-    ]  # fmt: skip
-    head = ["class", "records", "error of mean", "directions seen", "of variance",
-            "clusters (shares)", "radius"]  # fmt: skip
-    return [head, *rows]
 
 
 def _plain(value: Any) -> Any:
@@ -229,7 +211,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> QualityReport:
+def quality_of(
+    fitted: ReleasedTable | FittedRecords, guarantee: PrivacyGuarantee | None
+) -> QualityReport:
     """Return the report on a fitted model; that costs nothing.
 
     Parameters
@@ -263,8 +247,8 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
 def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     """Return how drawn rows fit the counts of columns, and of pairs of them, the worst first."""
     released, schema, n_classes = table.statistics, table.space.schema, table.space.schema.n_classes
-    parts = (np.split(released[name], np.cumsum(released["n_cells"])[:-1])
-             for name in ("counts", "groups", "stops"))  # fmt: skip
+    ends = np.cumsum(released["n_cells"])[:-1]
+    parts = (np.split(released[name], ends) for name in ("counts", "groups", "stops"))
     # Strong pairs are in rows alone, and not in components.
     n_rows = int(np.clip(table.n_records, 2**16, 2**18))
     units = sample_units(table.model, schema, n_rows, np.random.RandomState(0), evenly=True)
@@ -315,16 +299,17 @@ def _associations(
 
 
 def _fit_of(
-    columns: tuple[Any, ...], counts: np.ndarray, drawn: np.ndarray, deviation: float, n: float,
-    n_tables: int,
-) -> Fit:  # fmt: skip
+    columns: tuple, counts: np.ndarray, drawn: np.ndarray, deviation: float, n: float, n_tables: int
+) -> Fit:
     """Return how drawn rows fit counts of one column or two, whose last axis has the classes."""
     shares, n_classes = drawn / drawn.sum(), counts.shape[-1]
     differences, by_chance = counts - n * shares, n**2 * shares / drawn.sum()
     # One record more or less is as little noise as matters.
-    variances = max(float(deviation), 1.0) ** 2 + by_chance
+    misfit = float(np.mean(differences**2 / (max(float(deviation), 1.0) ** 2 + by_chance)))
+    distance = min(float(np.abs(differences).sum() / (2 * n)), 1.0)
     noise = math.sqrt(2 / math.pi) * float(np.sqrt(deviation**2 + by_chance).sum()) / (2 * n)
-    associations: tuple[float, float] | tuple[None, None] = (None, None)
+    noise = min(noise, 1.0)
+    associations: tuple[float | None, float | None] = None, None
     if len(columns) == 2:
         # Of the sum over classes, each of which has noise of its own.
         in_all = counts.sum(axis=2), shares.sum(axis=2)
@@ -333,14 +318,12 @@ def _fit_of(
         associations = _associations(counts, shares, deviation, n)
     # Probability that noise alone moves a table farther than the stated limit.
     false_alarm = 0.01
-    return Fit(
-        columns,
-        min(noise, 1.0),
-        min(float(np.abs(differences).sum() / (2 * n)), 1.0),
-        float(np.mean(differences**2 / variances)),
-        float(chi2.isf(false_alarm / n_tables, counts.size)) / counts.size,
-        *associations,
-    )
+    explained = float(chi2.isf(false_alarm / n_tables, counts.size)) / counts.size
+    # A model is reported not to fit if it is off by this share of all records more than noise
+    # explains, and noise explains less than half of the squared differences.
+    large_misfit, large_distance = 2.0, 0.01
+    fits = misfit <= max(explained, large_misfit) or distance <= noise + large_distance
+    return Fit(columns, noise, distance, misfit, explained, *associations, fits)
 
 
 def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
@@ -359,15 +342,11 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
         spread = math.sqrt(max(float(variances.sum() + between), tiny))
         # About the largest eigenvalue of noise alone, which is half as large off the diagonal.
         seen = variances > noise["variance"][c] * math.sqrt(2 * n_codes)
-        found.append(SketchedClass(
-            label,
-            float(mixture.counts[c]),
-            float(noise["size"][c]),
-            float(noise["mean"][c]) * math.sqrt(n_codes) / spread,
-            int(seen.sum()),
-            n_codes,
-            float(variances[seen].sum() / max(float(variances.sum()), tiny)),
-            sorted(weights.tolist(), reverse=True),
-            float(noise["radius"][c]) / spread,
-        ))  # fmt: skip
+        size, error, radius = float(mixture.counts[c]), float(noise["size"][c]), noise["radius"][c]
+        mean_error = float(noise["mean"][c]) * math.sqrt(n_codes) / spread
+        share = float(variances[seen].sum() / max(float(variances.sum()), tiny))
+        directions = int(seen.sum()), n_codes, share
+        clusters = sorted(weights.tolist(), reverse=True), float(radius) / spread
+        is_seen = mean_error < 1 and size > 2 * error
+        found.append(SketchedClass(label, size, error, mean_error, *directions, *clusters, is_seen))
     return sorted(found, key=lambda one: -one.mean_error)

@@ -5,7 +5,7 @@ target, if there is one. A record is in one cell of every table, with or without
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -19,7 +19,12 @@ from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _counts, _records, _schema
 from skdpot.generative._counts import LEAST_NOISE, cut_cells, expected_errors, noise_of_counts
 from skdpot.generative._draws import ReleasedTable
-from skdpot.generative._factors import choose_pairs, clear_errors, coarse_dependence
+from skdpot.generative._factors import (
+    choose_pairs,
+    clear_errors,
+    clear_strengths,
+    coarse_dependence,
+)
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
 from skdpot.privacy.charging import ExpectedError
@@ -621,7 +626,6 @@ def release_marginals(
             schema.columns[j].kind == NOMINAL and n > size
             for j, n, size in zip(features, n_cells, sizes, strict=True)
         ]
-        signs, sign_noise = rows.release_signs("signs", rows.sum_signs(upper)[:, 0])
         shares = [nearest_distribution(mass / n_records) for mass in masses]
         coarse = [
             coarse_dependence(pair, shares[a], shares[b], n_records, pair_noise)
@@ -629,9 +633,11 @@ def release_marginals(
             else 0.0
             for pair, (a, b) in zip(pairs, combinations(range(len(features)), 2), strict=True)
         ]
-        of_upper = np.array([half @ share for half, share in zip(halves, shares, strict=True)])
-        means, noise = signs / n_records, sign_noise / n_records
-        if strong := choose_pairs(means, noise, of_upper, np.array(coarse)):
+        lower = [half @ share for half, share in zip(halves, shares, strict=True)]
+        lower += [min(max(total[-1] / n_records, 0.0), 1.0) for total in sums]
+        missed = [cell == n - 1 for cell, n in zip(cells, n_cells, strict=True)]
+        is_lower = np.concatenate([upper, missed])
+        if strong := find_strong(rows, is_lower, np.array(lower), np.array(coarse), n_records):
             further |= count_strong(rows, strong, cells, starts, cleared, blurred, n_records)
 
     if parities and _counts.are_scanned(len(features)):
@@ -702,15 +708,17 @@ class PrivateRows:
         deviation = self.releases.standard_deviation(name, sensitivity)
         return self.releases.run(name, sums, sensitivity), deviation
 
-    def sum_signs(self, upper: np.ndarray, subsets: Any = None) -> np.ndarray:
-        """Return sums of products of signs: of subsets by class, or of all pairs in all classes.
+    def sum_signs(
+        self, upper: np.ndarray, subsets: Sequence[np.ndarray], *, by_class: bool = True
+    ) -> np.ndarray:
+        """Return sums of products of signs, in each class or in all together: private.
 
-        `upper` of shape (n_columns, n) tells which rows are in the upper half of a column.
+        `upper` of shape (n_signs, n) tells which rows have the sign -1. Each subset is of signs.
         """
-        if subsets is not None:
-            return _counts.parity_sums(upper, self.classes, self.schema.n_classes, subsets)
-        pairs = np.array(list(combinations(range(len(upper)), 2)))
-        return _counts.parity_sums(upper, np.zeros_like(self.classes), 1, [pairs])
+        n_classes, classes = self.schema.n_classes, self.classes
+        if not by_class:
+            n_classes, classes = 1, np.zeros_like(classes)
+        return _counts.parity_sums(upper, classes, n_classes, subsets)
 
     def release(self, name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
         """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
@@ -763,7 +771,8 @@ def count_cells(
     exact = rows.count(cells, n_cells)
     noisy, class_noise = rows.release("values", exact)
     if see_signs:
-        n_pairs, strongest = math.comb(len(cells), 2), 0.65
+        halves, may_miss = _counts.sign_pairs(schema)
+        n_pairs, strongest = len(halves) + int(may_miss.sum()), 0.65
         sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
         sign_noise = rows.releases.standard_deviation("signs", sensitivity)
         n_records = np.mean([count.sum() for count in noisy])
@@ -787,6 +796,24 @@ def count_cells(
         noise_of_sums[k] *= total_noise / np.hypot(noise_of_sums[k], total_noise)
     combined_noise = _counts.deviation_in_classes(class_noise, total_noise, schema.n_classes)
     return counts, noise_of_sums, [combined_noise, class_noise, total_noise], see_signs
+
+
+def find_strong(
+    rows: PrivateRows, is_lower: np.ndarray, lower: np.ndarray, coarse: np.ndarray, n_records: float
+) -> list[tuple[int, int]]:
+    """Return the pairs of columns that depend on each other strongly, by released signs.
+
+    Each column has two signs: its half, and, in the second part of `is_lower` and of the shares
+    `lower`, whether it is missing. `coarse` is what counts of pairs show.
+    """
+    pairs, may_miss = _counts.sign_pairs(rows.schema)
+    both = np.concatenate([pairs, len(lower) // 2 + pairs[may_miss]])
+    exact = rows.sum_signs(is_lower, [both], by_class=False)[:, 0]
+    signs, noise = rows.release_signs("signs", exact)
+    clear = clear_strengths(signs / n_records, noise / n_records, lower[both])
+    strengths = np.maximum(clear[: len(pairs)], coarse)
+    strengths[may_miss] = np.maximum(strengths[may_miss], clear[len(pairs) :])
+    return choose_pairs(strengths, len(lower) // 2)
 
 
 def count_strong(

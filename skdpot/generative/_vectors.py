@@ -5,11 +5,11 @@ proofs are in :ref:`proof-sketch-releases`. All else is computed from the releas
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import kept_shares
-from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
+from skdpot.generative._encoders import Encoder, Moves, RecordSpace, make_encoder
 from skdpot.generative._gaussians import BALL, COUNTED, DIAGONAL, ROUND, SYMMETRIC, WITH_COUNT
 from skdpot.generative._images import blocks
 from skdpot.generative._network import NetworkTraining, load_engine
@@ -26,10 +26,17 @@ from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudg
 from skdpot.generative._table import SumsOfParts
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
+from skdpot.privacy.noise import NoiseSource
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
 
+# By how much a record changes sums, for the keyword `relation`.
+Sensitivity = Callable[..., float]
+# Noisy sums, and the standard deviation of their noise.
+Released = tuple[np.ndarray, float]
+Release = Callable[[str, np.ndarray, Sensitivity], Released]
+Arrays = dict[str, np.ndarray]
 # The least noise of a mean of a class, in units of a radius, at which classes share histograms, or
 # share covariances: for vectors, and for images, whose classes share half of them anyway.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
@@ -65,7 +72,7 @@ class VectorReleases(SketchSeries):
     budget: SketchBudget
     encoder: Encoder
     n_clusters: int | None
-    augment: Mapping[str, float] | None
+    augment: Moves
     progress: Callable[..., Any]
 
     label = "a sketch"
@@ -81,7 +88,7 @@ class VectorReleases(SketchSeries):
         return self.space.n_features if self.encoder.counts_intensities else 0
 
     @property
-    def intensity_sensitivity(self) -> Callable[..., float]:
+    def intensity_sensitivity(self) -> Sensitivity:
         """Return by how much a record can change counts of the intensities of its pixels."""
         return partial(repeated_count_sensitivity, n_values=self.n_pixels)
 
@@ -122,37 +129,27 @@ class VectorReleases(SketchSeries):
 
         They are public functions of the released number of records.
         """
-        # Where noise leaves little of a class but its mean, where it leaves more, and where there
-        # is next to none.
-        shares = {
-            "counts": (0.03, 0.003, 0.003),
-            "radii": (0.03, 0.012, 0.009),
-            "intensities": (0.03, 0.01, 0.01),
-            "means": (0.61, 0.08, 0.06),
-            "kernels": (0.30, 0.225, 0.30),
-            "covariances": (0.0, 0.10, 0.30),
-            "assignments": (0.0, 0.10, 0.10),
-            "clusters": (0.0, 0.27, 0.20),
+        # Shares where noise leaves little of a class but its mean, where it leaves more, and where
+        # there is next to none.
+        of_round = 0.0, 0.1 / _N_ROUNDS, 0.1 / _N_ROUNDS, ROUND
+        releases: dict[str, tuple[float, float, float, Sensitivity]] = {
+            "intensities": (0.03, 0.01, 0.01, self.intensity_sensitivity),
+            "counts": (0.03, 0.003, 0.003, COUNTED),
+            "norms of records": (0.015, 0.004, 0.003, COUNTED),
+            "means": (0.61, 0.08, 0.06, BALL),
+            "norms of residuals": (0.015, 0.004, 0.003, COUNTED),
+            "covariances": (0.0, 0.10, 0.30, SYMMETRIC),
+            **{f"assignments {t + 1}": of_round for t in range(_N_ROUNDS)},
+            "norms within clusters": (0.0, 0.004, 0.003, COUNTED),
+            "clusters": (0.0, 0.27, 0.20, WITH_COUNT),
+            "kernels": (0.30, 0.225, 0.30, SYMMETRIC),
         }
-        clustered = self.clusters_of_class(n_records) > 1
         is_precise = self.noise_of_mean(n_records) < _SHARED_COVARIANCES
-        noise_is = 0 if not clustered else 2 if is_precise else 1
-        radii = ["norms of records", "norms of residuals", "norms within clusters"]
-        groups: dict[str, tuple[list[str], Any]] = {
-            "counts": (["counts"], COUNTED),
-            "radii": (radii[: 2 + clustered], COUNTED),
-            "intensities": (["intensities"] if self.n_pixels else [], self.intensity_sensitivity),
-            "means": (["means"], BALL),
-            "kernels": (["kernels"], SYMMETRIC),
-        }
-        if clustered:
-            groups["covariances"] = (["covariances"], SYMMETRIC)
-            groups["assignments"] = ([f"assignments {t + 1}" for t in range(_N_ROUNDS)], ROUND)
-            groups["clusters"] = (["clusters"], WITH_COUNT)
+        noise_is = 0 if self.clusters_of_class(n_records) == 1 else 2 if is_precise else 1
         return {
-            name: (shares[group][noise_is] / len(names), sensitivity)
-            for group, (names, sensitivity) in groups.items()
-            for name in names
+            name: (shares[noise_is], sensitivity)
+            for name, (*shares, sensitivity) in releases.items()
+            if shares[noise_is] and (self.n_pixels or name != "intensities")
         }
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
@@ -167,7 +164,7 @@ class VectorReleases(SketchSeries):
             raise ValueError("there are parts of tables and of vectors, and none of images.")
         return MomentsOfParts(self.space, self.budget, self.encoder, n_parts)
 
-    def _releases(self, source: Any) -> SketchReleases:
+    def _releases(self, source: NoiseSource | None) -> SketchReleases:
         budget = self.budget
         # Of the whole budget. The latter is shared out when it is known about how many records
         # there are.
@@ -179,170 +176,91 @@ class VectorReleases(SketchSeries):
         planned = self.planned(n_records)
         releases.divide("sketch", {name: share for name, (share, _) in planned.items()})
 
-    def run(self, records: PrivateRecords, source: Any) -> FittedRecords:
-        """Release the sketch: all that is private, in order. Shares are those of `planned`.
+    def run(self, records: PrivateRecords, source: NoiseSource) -> FittedRecords:
+        """Release the sketch: all that is private, in order.
 
         Notes
         -----
-        A record is in one class, so releases of all classes are as sensitive as of one. Rows are
-        clipped to balls of public radii, and rounded to integers, before they are added up.
+        Brackets have the sensitivity, and the share of the budget by `planned`. A record is in one
+        class, so releases of all classes are as sensitive as of one. Rows are clipped to balls of
+        public radii, and rounded to integers, before they are added up.
         """
         # Independent of all records, and of their number; chooses the first centres of clusters.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        releases, n_classes = self._releases(source), self.n_classes
-        encoder, n_codes = self.encoder, self.encoder.n_codes
-        frequencies = encoder.frequencies
-        # Images do not get back the variance that clipping took: models learn better without it.
-        undo_clipping = frequencies is None
+        releases, encoder, n_classes = self._releases(source), self.encoder, self.n_classes
         # Products are small, and with one thread rounding does not depend on the machine.
         with one_blas_thread(), self.progress(unit=" releases") as bar:
 
-            def release(name: str, sums: np.ndarray, sensitivity: Any) -> tuple[Any, float]:
-                released = releases.run(name, sums, sensitivity)
+            def release(name: str, sums: np.ndarray, by: Sensitivity) -> Released:
                 bar.update()
-                return released, releases.standard_deviation(name, sensitivity)
+                return releases.run(name, sums, by), releases.standard_deviation(name, by)
 
-            # How many records are there? The budget of all else is divided by it.
+            # How many are there? A record adds one (COUNTED, 0.2 %). All else is divided by it.
             size = float(release("size", np.array(len(records)), COUNTED)[0])
             self._divide(releases, size)
-            n_clusters, noise_of_mean = self.clusters_of_class(size), self.noise_of_mean(size)
-            # Does every class have its own histograms and covariances, or all one in common?
-            own_histograms = noise_of_mean < _SHARED_HISTOGRAMS
-            most = _SHARED_COVARIANCES if frequencies is None else _SHARED_BY_IMAGES
-            own_covariances = noise_of_mean < most
-            # The share of vectors that are not clipped.
-            level = _MOST_KEPT if noise_of_mean < _SHARED_COVARIANCES else _HALF_KEPT
+            n_clusters = self.clusters_of_class(size)
 
-            # How bright are pixels? A record has one intensity for each pixel. Of all classes
-            # together: with intensities of each class, pixels alone would distinguish classes.
-            intensities = None
+            # How bright are pixels? A record has one intensity for each pixel (1 to 3 %). Of all
+            # classes together: with those of each class, pixels alone would distinguish classes.
+            further: Arrays = {}
             if self.n_pixels:
                 sums = intensity_counts(records)
                 noisy, deviation = release("intensities", sums, self.intensity_sensitivity)
-                intensities = nearest_distribution(noisy / max(noisy.sum(), 1.0))
+                shares = nearest_distribution(noisy / max(noisy.sum(), 1.0))
                 noise_of_share = deviation / (max(size, 1.0) * self.n_pixels)
-                encoder = encoder_on_ground(encoder, intensities, noise_of_share)
+                encoder = encoder_on_ground(encoder, shares, noise_of_share)
+                further["intensities"] = shares
+            codes = records.codes_of_classes(encoder)
+            rows = PrivateVectors(codes, release, self.noise_of_mean(size), encoder)
 
-            rows = [_gaussians.ClassRows(codes) for codes in records.codes_of_classes(encoder)]
+            # How large are classes? A record adds one to its own (COUNTED, 0.3 to 3 %).
+            noisy, deviation = release("counts", rows.sizes(), COUNTED)
+            counts, noise = shrunk_counts(noisy, deviation), {"size": np.full(n_classes, deviation)}
 
-            def norms_of_rows(name: str) -> _gaussians.NormDistributions:
-                """Release histograms of norms. A record adds one to a bin."""
-                counts = np.stack([of_class.norm_counts() for of_class in rows])
-                if not own_histograms:
-                    counts = counts.sum(axis=0, keepdims=True)
-                return _gaussians.fit_norms(*release(name, counts, COUNTED)).of(n_classes)
+            # Where is each class? A record adds one to the bin of its norm (COUNTED, 0.3 to 1.5 %),
+            # and a vector in the ball to the sum of its class (BALL, 6 to 61 %).
+            noise["radius"] = radii = rows.release_norms("norms of records").quantiles(rows.level)
+            rows.clip(radii)
+            found = release("means", rows.sums(), BALL)
+            means, noise["mean"] = shrunk_means(found, radii, counts, encoder.frequencies)
+            rows.subtract(means[:, None])
 
-            def clipped_to(radii: np.ndarray) -> np.ndarray:
-                """Take rows in units of these balls, and return the units."""
-                for of_class, radius in zip(rows, radii, strict=True):
-                    of_class.clip(radius)
-                return radii / RADIUS
-
-            def products(name: str, norms: _gaussians.NormDistributions) -> tuple[np.ndarray, ...]:
-                """Release mean products. A record adds those of a vector in the ball."""
-                radii = norms.quantiles(level)
-                if not own_covariances:
-                    # Radii are the same for all classes where their covariance is.
-                    radii = np.full_like(radii, radii.max())
-                units = clipped_to(radii)
-                lost = norms.lost(radii) if undo_clipping else np.ones(n_classes)
-                sums = np.stack([of_class.symmetric_sums() for of_class in rows])
-                if not own_covariances:
-                    sums = sums.sum(axis=0, keepdims=True)
-                noisy, deviation = release(name, sums, SYMMETRIC)
-                sizes = counts if own_covariances else counts.sum(keepdims=True)
-                squared_units = units[: len(sizes)] ** 2
-                found = np.stack([_gaussians.as_matrix(entries, n_codes) for entries in noisy])
-                found *= (squared_units / sizes)[:, None, None]
-                deviations = deviation / DIAGONAL * squared_units / sizes
-                own = own_covariances
-                cleaned = cleaned_covariances(found, deviations, sizes, frequencies, own=own)
-                # The part that clipping took is given back equally along all directions.
-                restored = lost if own else np.average(lost, weights=counts, keepdims=True)
-                return cleaned * restored[:, None, None], np.resize(deviations, n_classes), units
-
-            # How large are classes? A record adds one to its own.
-            sums = np.array([len(of_class) for of_class in rows], dtype=np.int64)
-            noisy, deviation = release("counts", sums, COUNTED)
-            alike = np.full(n_classes, noisy.mean())
-            all_alike = np.zeros(n_classes)
-            kept = kept_shares(noisy - alike, np.array(deviation**2), all_alike)
-            counts = alike + kept * (noisy - alike)
-            counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
-            noise = {"size": np.full(n_classes, deviation)}
-
-            # Where is each class? A record adds a vector in the ball to the sum of its own.
-            radii = norms_of_rows("norms of records").quantiles(level)
-            units = (clipped_to(radii) / counts)[:, None]
-            sums = np.stack([of_class.sums() for of_class in rows])
-            noisy, deviation = release("means", sums, BALL)
-            means, variances = noisy * units, (deviation * units) ** 2
-            noise |= {"radius": radii, "mean": np.sqrt(variances[:, 0])}
-            means = shrunk_means(means, variances, counts / radii**2, frequencies)
-            for of_class, mean in zip(rows, means, strict=True):
-                of_class.subtract(mean)
-
+            # How far are records from there? A record adds one to a bin (COUNTED, 0.3 to 1.5 %).
+            norms = rows.release_norms("norms of residuals")
             # Before clusters are released, each class has one, around its mean.
-            weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, n_codes))
-            norms = norms_of_rows("norms of residuals")
+            weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, encoder.n_codes))
             if n_clusters > 1:
-                # Along which directions do its records differ?
-                covariances, _, units = products("covariances", norms)
-                by_class = [covariances[c % len(covariances)] for c in range(n_classes)]
-
+                # Along which directions? A record adds the products of the entries of a vector in
+                # the ball (SYMMETRIC, 10 to 30 %).
+                covariances, _ = rows.release_products("covariances", norms, counts)
+                covariances = np.resize(covariances, (n_classes, *covariances.shape[1:]))
                 # What clusters are there? A record adds its shares in them, and as many times a
-                # vector in the ball, in each round.
-                moving, bases = [], []
-                # Regularisation of assignments, in units of the mean variance along these
-                # directions.
-                reg = 0.6
-                for of_class, unit, covariance in zip(rows, units, by_class, strict=True):
-                    values, vectors = np.linalg.eigh(covariance)
-                    leading = slice(None, -min(30, n_codes) - 1, -1)
-                    scale = np.sqrt(np.maximum(values[leading], 0.0))
-                    radius = float(np.sqrt(np.sum(scale**2)) * _reach(scale**2))
-                    # Few leading directions, since the noise of the sums of rounds grows with their
-                    # number.
-                    of_class.project(vectors[:, leading], unit, radius)
-                    scale *= RADIUS / radius
-                    start = rng.standard_normal((n_clusters, len(scale))) * scale
-                    moving.append(_gaussians.Centres(start, reg * np.mean(scale**2)))
-                    bases.append(vectors[:, leading].T * (radius / RADIUS))
-                for t in range(_N_ROUNDS):
-                    each = zip(rows, moving, strict=True)
-                    sums = np.stack([one.round_sums(at) for one, at in each])
-                    noisy, deviation = release(f"assignments {t + 1}", sums, ROUND)
-                    for at, released, count in zip(moving, noisy, counts, strict=True):
-                        at.move(released, deviation, count)
-                centres = np.stack([at.points @ b for at, b in zip(moving, bases, strict=True)])
-                for of_class, at, class_centres in zip(rows, moving, centres, strict=True):
-                    of_class.find_nearest(at)
-                    of_class.subtract_nearest(class_centres)
+                # vector in the ball, in each round (ROUND, 10 %).
+                centres = rows.release_rounds(covariances, counts, n_clusters, rng)
+                rows.subtract(centres)
+                # Where are these, and how large? A record adds one to a bin (COUNTED, 0.3 to
+                # 0.4 %), and to its cluster a count and a vector in the ball (WITH_COUNT, 20 to
+                # 27 %).
+                norms = rows.release_norms("norms within clusters")
+                rows.clip(norms.quantiles(rows.level))
+                weights, shrunk = rows.release_clusters(centres, counts, covariances)
+                rows.subtract(shrunk - centres)
+                centres, further["covariances"] = shrunk, covariances
 
-                # Where are these, and how large? A record adds a count, and a vector in the ball.
-                norms = norms_of_rows("norms within clusters")
-                units = clipped_to(norms.quantiles(level))[:, None]
-                sums = np.stack([one.counts_and_sums(n_clusters) for one in rows])
-                noisy, deviation = release("clusters", sums, WITH_COUNT)
-                # Noise may make the count of a cluster small or negative, and means are divided by
-                # it.
-                sizes = noisy[..., 0] / _gaussians.COUNT
-                sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / n_clusters)
-                weights, units = sizes / sizes.sum(axis=1, keepdims=True), units / sizes
-                moved = centres + noisy[..., 1:] * units[..., None]
-                pooled = np.tensordot(counts / counts.sum(), np.stack(by_class), 1)
-                variances = (deviation * units) ** 2
-                shrunk = shrunk_centres(moved, variances, pooled, leading=own_histograms)
-                for of_class, step in zip(rows, shrunk - centres, strict=True):
-                    of_class.subtract_nearest(step)
-                centres = shrunk
+            # How do records differ within clusters? Products again (SYMMETRIC, 22 to 30 %).
+            kernels, noise["variance"] = rows.release_products("kernels", norms, counts)
+        released = {"counts": counts, "weights": weights, "means": means, "centres": centres}
+        released |= {"kernels": kernels, **further}
+        return self._fitted(encoder, size, rows.own, released, noise)
 
-            # How do records differ within clusters?
-            kernels, noise["variance"], _ = products("kernels", norms)
-
-        # From here on, all is computed from released and public numbers.
+    def _fitted(
+        self, encoder: Encoder, size: float, own: bool, released: Arrays, noise: Arrays
+    ) -> FittedRecords:
+        """Return the sketch of released numbers: a function of these, and of public ones."""
+        counts, weights, centres = (released[name] for name in ("counts", "weights", "centres"))
+        kernels, covariances = released["kernels"], released.get("covariances")
         with one_blas_thread():
-            if frequencies is not None and own_covariances:
+            if own and encoder.frequencies is not None:
                 alike = np.average(kernels, axis=0, weights=counts)
                 # Half of the covariance within clusters is common to all classes. A covariance of
                 # one class would give its images a texture that reveals the class, and that real
@@ -350,25 +268,146 @@ class VectorReleases(SketchSeries):
                 # The least noise at which a small class has only the common covariance, and the
                 # part of the mean size below which a class is small.
                 shared_by_small, small = 0.02, 0.5
-                min_own = min(noise_of_mean / shared_by_small, small) * self.class_size(size)
-                in_common = np.where(counts < min_own, 1.0, 0.5)
-                kernels += in_common[:, None, None] * (alike - kernels)
-            if n_clusters > 1 and undo_clipping:
+                min_own = min(self.noise_of_mean(size) / shared_by_small, small)
+                in_common = np.where(counts < min_own * self.class_size(size), 1.0, 0.5)
+                kernels = kernels + in_common[:, None, None] * (alike - kernels)
+            if covariances is not None and encoder.frequencies is None:
                 # Clusters and kernels together get the variance that was released of classes.
-                shares, totals = counts / counts.sum(), [np.trace(one) for one in by_class]
-                within = [np.trace(kernels[c % len(kernels)]) for c in range(n_classes)]
+                shares = counts / counts.sum()
+                traces = (np.trace(part, axis1=1, axis2=2) for part in (covariances, kernels))
+                totals, within = (np.resize(part, len(counts)) for part in traces)
                 between = np.einsum("ck,ckj,ckj->c", weights, centres, centres)
-                lacking = max(shares @ (np.array(totals) - within), 0.0)
+                lacking = max(shares @ (totals - within), 0.0)
                 missing = lacking / max(shares @ between, 1e-300)
                 centres = centres * np.clip(np.sqrt(missing), 0.8, 1.5)
-            # Noise leaves no more digits than these. The memory layout is that of arrays of a
-            # file, so that sums have the same rounding errors.
-            parts = means[:, None] + centres, _gaussians.square_roots(kernels)
-            means, factors = (part.astype(np.float32, order="C") for part in parts)
-            norm = np.array(encoder.max_norm)
-            mixture = _gaussians.Mixture(counts, weights, means, factors, norm)
-            sketch = _gaussians.ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
-            return FittedRecords(self.space, sketch, None)
+            means = released["means"][:, None] + centres
+            mixture = _gaussians.mixture_of(counts, weights, means, kernels, encoder.max_norm)
+        intensities = released.get("intensities")
+        sketch = _gaussians.ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
+        return FittedRecords(self.space, sketch, None)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateVectors(_gaussians.ClassRows):
+    """The codes of private records of each class, and the releases of their sums.
+
+    Parameters
+    ----------
+    rows : list of ndarray of shape (n, d)
+        Private, of norms up to 1. They are changed in place.
+    release : callable
+        Returns noisy sums, and the standard deviation of their noise. Its arguments are the name of
+        the release, the sums, and by how much a record changes them.
+    noise_of_mean : float
+        The noise of a class's mean in units of a radius.
+    encoder : Encoder
+        Of records as codes.
+    """
+
+    release: Release
+    noise_of_mean: float
+    encoder: Encoder
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Does every class have its own histograms and covariances, or all one in common?
+        self.own_norms = self.noise_of_mean < _SHARED_HISTOGRAMS
+        most = _SHARED_COVARIANCES if self.encoder.frequencies is None else _SHARED_BY_IMAGES
+        self.own = self.noise_of_mean < most
+        # The share of vectors that are not clipped.
+        self.level = _MOST_KEPT if self.noise_of_mean < _SHARED_COVARIANCES else _HALF_KEPT
+
+    def release_norms(self, name: str) -> _gaussians.NormDistributions:
+        """Release histograms of norms. A record adds one to a bin."""
+        found = self.release(name, self.norm_counts(own=self.own_norms), COUNTED)
+        return _gaussians.fit_norms(*found, len(self))
+
+    def release_products(
+        self, name: str, norms: _gaussians.NormDistributions, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Release mean products. Return them without noise as far as possible, and their noise.
+
+        A record adds the products of the entries of a vector in the ball.
+        """
+        radii = norms.quantiles(self.level)
+        if not self.own:
+            # Radii are the same for all classes where their covariance is.
+            radii = np.full_like(radii, radii.max())
+        self.clip(radii)
+        noisy, deviation = self.release(name, self.symmetric_sums(own=self.own), SYMMETRIC)
+        sizes = counts if self.own else counts.sum(keepdims=True)
+        squared_units = (radii[: len(sizes)] / RADIUS) ** 2
+        found = _gaussians.as_matrices(noisy) * (squared_units / sizes)[:, None, None]
+        deviations = deviation / DIAGONAL * squared_units / sizes
+        frequencies = self.encoder.frequencies
+        cleaned = cleaned_covariances(found, deviations, sizes, frequencies, own=self.own)
+        # Images do not get back the variance that clipping took: models learn better without it.
+        if frequencies is None:
+            # Others get it equally along all directions.
+            lost = norms.lost(radii)
+            lost = lost if self.own else np.average(lost, weights=counts, keepdims=True)
+            cleaned = cleaned * lost[:, None, None]
+        return cleaned, np.resize(deviations, len(self))
+
+    def release_rounds(
+        self, covariances: np.ndarray, counts: np.ndarray, n_clusters: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Release the rounds of a search for clusters, and return their centres.
+
+        A record adds its shares in them, and as many times a vector in the ball.
+        """
+        # Few leading directions, since the noise of the sums of rounds grows with their number.
+        n_leading = min(30, covariances.shape[1])
+        # Regularisation of assignments, in units of the mean variance along these directions, and
+        # the share of records that are not clipped.
+        reg, unclipped = 0.6, 0.93
+        ways, reaches, moving = [], [], []
+        for covariance in covariances:
+            values, vectors = np.linalg.eigh(covariance)
+            scale = np.sqrt(np.maximum(values[: -n_leading - 1 : -1], 0.0))
+            # A length that few normal vectors exceed.
+            variances = scale**2
+            halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
+            few = np.sqrt(gammaincinv(halves, unclipped) / halves)
+            reach = float(np.sqrt(np.sum(variances)) * few)
+            scale *= RADIUS / reach
+            start = rng.standard_normal((n_clusters, n_leading)) * scale
+            moving.append(_gaussians.Centres(start, reg * np.mean(scale**2)))
+            ways.append(vectors[:, : -n_leading - 1 : -1])
+            reaches.append(reach)
+        self.project(ways, reaches)
+        for t in range(_N_ROUNDS):
+            noisy, deviation = self.release(f"assignments {t + 1}", self.round_sums(moving), ROUND)
+            for of_class, sums, count in zip(moving, noisy, counts, strict=True):
+                of_class.move(sums, deviation, count)
+        self.find_nearest(moving)
+        each = zip(moving, ways, reaches, strict=True)
+        return np.stack([at.points @ (way.T * (reach / RADIUS)) for at, way, reach in each])
+
+    def release_clusters(
+        self, centres: np.ndarray, counts: np.ndarray, covariances: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Release sizes and sums of clusters around `centres`; a record adds to those of its own.
+
+        Return their weights, and their means without noise as far as possible.
+        """
+        n_clusters = centres.shape[1]
+        noisy, deviation = self.release("clusters", self.counts_and_sums(n_clusters), WITH_COUNT)
+        # Noise may make the count of a cluster small or negative, and means are divided by it.
+        sizes = noisy[..., 0] / _gaussians.COUNT
+        sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / n_clusters)
+        units = (self.radii / RADIUS)[:, None] / sizes
+        pooled = np.tensordot(counts / counts.sum(), covariances, 1)
+        vectors = np.linalg.eigh(pooled)[1][:, ::-1]
+        along = (centres + noisy[..., 1:] * units[..., None]) @ vectors
+        # Leading directions, which are the most informative, are shrunk one by one: more of them
+        # where little noise is left, and others by tens.
+        ranks, first = np.arange(len(vectors)), 30
+        groups = np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int))
+        if self.own_norms:
+            groups = np.minimum(ranks, first + ranks // 10)
+        kept = kept_shares(along, ((deviation * units) ** 2)[..., None], groups)
+        return sizes / sizes.sum(axis=1, keepdims=True), (kept * along) @ vectors.T
 
 
 @dataclass(frozen=True)
@@ -399,100 +438,81 @@ class MomentsOfParts(SketchSeries):
     # three of them cost as much as each would with a third of the budget.
     radii = (1.0, 0.5, 0.25)
 
-    @property
-    def _layout(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
-        """Return the shape of each release, by how much a record changes it, and its share."""
-        n_classes, n_codes = max(self.space.n_classes, 1), self.encoder.n_codes
-        layout: dict[str, tuple[tuple[int, ...], Any, float]] = {
-            "counts": ((n_classes,), COUNTED, 0.02),
-            "norms": ((1, len(_gaussians.norm_counts(np.empty(0)))), COUNTED, 0.03),
-        }
-        for radius in self.radii:
-            layout[f"means {radius}"] = (n_classes, n_codes), BALL, 0.25
-            layout[f"products {radius}"] = (n_classes, n_codes * (n_codes + 1) // 2), SYMMETRIC, 0.7
-        return layout
-
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. A record is in one class."""
-        rows = [_gaussians.ClassRows(codes) for codes in records.codes_of_classes(self.encoder)]
-        counts = np.array([len(of_class) for of_class in rows], dtype=np.int64)
-        sums = [counts, np.sum([of_class.norm_counts() for of_class in rows], axis=0)]
-        for radius in self.radii:
-            for of_class in rows:
-                of_class.clip(radius)
-            sums += [of_class.sums() for of_class in rows]
-            sums += [of_class.symmetric_sums() for of_class in rows]
-        return np.concatenate(sums)
+        sums = self._sums()
+        self._released(records.codes_of_classes(self.encoder), sums)
+        return np.concatenate(sums.made)
 
-    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+    def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
-        releases, sums = self._releases(source), self._by_release(values)
-        layout = self._layout.items()
-        noisy = [releases.run(name, sums[name], one[1]).ravel() for name, one in layout]
-        return np.concatenate(noisy)
+        sums = self._sums(values, source)
+        self._released(self._no_codes, sums)
+        return np.concatenate(sums.made)
 
     def read(self, total: np.ndarray) -> FittedRecords:
         """Return the sketch of the sum of all parts: one cluster for each class."""
-        of_all, sums = self._of_all_owners, self._by_release(total)
-        noise_of = {
-            name: of_all.standard_deviation(name, sensitivity)
-            for name, (_, sensitivity, _) in self._layout.items()
-        }
-        norms = _gaussians.fit_norms(sums["norms"], noise_of["norms"])
+        released = self._released(self._no_codes, self._sums(total))
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
-        least = norms.quantiles(0.9)[0]
+        least = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
         radius = min(r for r in self.radii if r == 1 or r >= least)
-        sizes, n_codes = sums["counts"], self.encoder.n_codes
-        sizes = np.maximum(sizes, max(_LEAST_CLASS * sizes.mean(), 1.0))
-        units = (radius / RADIUS / sizes)[:, None]
-        deviations = noise_of[f"means {radius}"] * units
-        means = shrunk_means(sums[f"means {radius}"] * units, deviations**2, sizes, None)
-        products = sums[f"products {radius}"]
-        found = np.stack([_gaussians.as_matrix(entries, n_codes) for entries in products])
-        found *= (units * radius / RADIUS)[:, :, None]
+        counts, noise_of_counts = released["counts"]
+        counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
+        radii = np.full(len(counts), radius)
+        means, deviations = shrunk_means(released[f"means {radius}"], radii, counts, None)
+        products, noise_of_products = released[f"products {radius}"]
+        units = (radii / RADIUS) ** 2 / counts
+        found = _gaussians.as_matrices(products) * units[:, None, None]
         found -= means[:, :, None] * means[:, None]
-        spread = noise_of[f"products {radius}"] / DIAGONAL * units[:, 0] * radius / RADIUS
-        own = bool(np.max(deviations) * math.sqrt(n_codes) < _SHARED_COVARIANCES * radius)
+        spread = noise_of_products / DIAGONAL * units
+        noise_of_mean = np.max(deviations) * math.sqrt(self.encoder.n_codes) / radius
+        own = bool(noise_of_mean < _SHARED_COVARIANCES)
         with one_blas_thread():
-            kernels = cleaned_covariances(found, spread, sizes, None, own=own)
-            factors = _gaussians.square_roots(kernels).astype(np.float32, order="C")
-        noise = {
-            "size": np.full(len(sizes), noise_of["counts"]),
-            "radius": np.full(len(sizes), radius),
-            "mean": deviations[:, 0],
-            "variance": spread,
-        }
-        mixture = _gaussians.Mixture(
-            sizes, np.ones((len(sizes), 1)), means[:, None].astype(np.float32), factors,
-            np.array(self.encoder.max_norm),
-        )  # fmt: skip
+            kernels = cleaned_covariances(found, spread, counts, None, own=own)
+            parts = np.ones((len(counts), 1)), means[:, None], kernels
+            mixture = _gaussians.mixture_of(counts, *parts, self.encoder.max_norm)
+        noise = {"size": np.full(len(counts), noise_of_counts), "radius": radii}
+        noise |= {"mean": deviations, "variance": spread}
         sketch = _gaussians.ReleasedVectors(self.encoder, mixture, None, None, noise)
         return FittedRecords(self.space, sketch, None)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the size and of the mean of a class, of all owners."""
-        class_size = n_records / max(self.space.n_classes, 1)
-        return errors_of_classes(
-            self._of_all_owners, class_size, self.encoder.n_codes, f"means {self.radii[0]}"
-        )
+        class_size, means = n_records / len(self._no_codes), f"means {self.radii[0]}"
+        return errors_of_classes(self._sums(), class_size, self.encoder.n_codes, means)
 
-    @property
-    def _of_all_owners(self) -> SumsOfParts:
-        return SumsOfParts(self._releases(None), self.n_parts, None, noisy=False)
-
-    def run(self, records: Any, source: Any) -> FittedRecords:
+    def run(self, records: PrivateRecords, source: NoiseSource) -> FittedRecords:
         """Return the sketch of one owner alone."""
         return self.read(self.add_noise(self.values(records), source))
 
-    def _releases(self, source: Any) -> SketchReleases:
-        shares, budget = {name: one[2] for name, one in self._layout.items()}, self.budget
-        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+    def _released(self, codes: list[np.ndarray], sums: SumsOfParts) -> dict[str, Released]:
+        """Return the sums of the codes of each class, by their names, and their noise."""
+        rows = _gaussians.ClassRows(codes)
+        exact = {"counts": (rows.sizes(), COUNTED), "norms": (rows.norm_counts(own=False), COUNTED)}
+        for radius in self.radii:
+            rows.clip(np.full(len(rows), radius))
+            exact[f"means {radius}"] = rows.sums(), BALL
+            exact[f"products {radius}"] = rows.symmetric_sums(own=True), SYMMETRIC
+        released = {}
+        for name, (array, sensitivity) in exact.items():
+            noisy = sums.run(name, array.ravel(), sensitivity).reshape(array.shape)
+            released[name] = noisy, sums.standard_deviation(name, sensitivity)
+        return released
 
-    def _by_release(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        shapes = [shape for shape, *_ in self._layout.values()]
-        parts = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-        named = zip(self._layout, parts, shapes, strict=True)
-        return {name: part.reshape(shape) for name, part, shape in named}
+    def _sums(
+        self, given: np.ndarray | None = None, source: NoiseSource | None = None
+    ) -> SumsOfParts:
+        shares, budget = {"counts": 0.02, "norms": 0.03}, self.budget
+        for radius in self.radii:
+            shares |= {f"means {radius}": 0.25, f"products {radius}": 0.7}
+        multiplier = budget.noise_multiplier
+        releases = SketchReleases(multiplier, shares, budget.neighbouring, source)
+        return SumsOfParts(releases, self.n_parts, given, noisy=source is not None)
+
+    @property
+    def _no_codes(self) -> list[np.ndarray]:
+        """Return codes of each class, without records."""
+        return [np.empty((0, self.encoder.n_codes)) for _ in range(max(self.space.n_classes, 1))]
 
 
 def errors_of_classes(
@@ -512,7 +532,7 @@ def errors_of_classes(
     )
 
 
-def intensity_counts(points: Any) -> np.ndarray:
+def intensity_counts(points: PrivateRecords | np.ndarray) -> np.ndarray:
     """Return the histogram of intensities. A record has one pixel for each feature."""
     counts = np.zeros(_gaussians.N_INTENSITIES, dtype=np.int64)
     for rows in blocks(*points.shape):
@@ -537,26 +557,44 @@ def encoder_on_ground(encoder: Encoder, intensities: np.ndarray, deviation: floa
     return encoder.on_ground(float(encoder.ground + (kept * difference)[0]))
 
 
+def shrunk_counts(noisy: np.ndarray, deviation: float) -> np.ndarray:
+    """Return the sizes of classes, around that of all, without noise as far as possible."""
+    differences = noisy - noisy.mean()
+    kept = kept_shares(differences, np.array(deviation**2), np.zeros(len(noisy)))
+    counts = noisy.mean() + kept * differences
+    return np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
+
+
 def shrunk_means(
-    means: np.ndarray, variances: np.ndarray, weights: np.ndarray, frequencies: Any
-) -> np.ndarray:
-    """Return means of classes, around that of all, without noise as far as possible."""
+    sums: Released, radii: np.ndarray, counts: np.ndarray, frequencies: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return means of classes, around that of all, without noise as far as possible.
+
+    Sums are in units of `radii`. The second result has the deviations of the noise.
+    """
+    units = (radii / RADIUS / counts)[:, None]
+    means, deviations = sums[0] * units, sums[1] * units
     n_classes, n_codes = means.shape
     if n_classes == 1:
-        return means
+        return means, deviations[:, 0]
     # Classes differ alike in coordinates of a group.
     groups = np.arange(n_codes)
     if frequencies is not None:
         groups = np.where(frequencies < 0, -1 - groups, np.rint(frequencies / 2)).astype(int)
-    overall = np.average(means, axis=0, weights=weights)
+    overall = np.average(means, axis=0, weights=counts / radii**2)
     differences = means - overall
     # The classes vary less around their own mean than around the true one.
     unbiased = differences * np.sqrt(n_classes / (n_classes - 1))
-    return overall + kept_shares(unbiased, variances, groups) * differences
+    return overall + kept_shares(unbiased, deviations**2, groups) * differences, deviations[:, 0]
 
 
 def cleaned_covariances(
-    found: np.ndarray, deviations: np.ndarray, sizes: np.ndarray, frequencies: Any, *, own: bool
+    found: np.ndarray,
+    deviations: np.ndarray,
+    sizes: np.ndarray,
+    frequencies: np.ndarray | None,
+    *,
+    own: bool,
 ) -> np.ndarray:
     """Return covariances of classes without noise as far as possible; one of all unless `own`."""
     # What classes have in common is known with less noise.
@@ -568,32 +606,6 @@ def cleaned_covariances(
         return cleaned[None]
     each = zip(found, deviations, strict=True)
     return np.stack([_gaussians.clean_covariance(matrix, noise, cleaned) for matrix, noise in each])
-
-
-def shrunk_centres(
-    centres: np.ndarray, variances: np.ndarray, covariance: np.ndarray, *, leading: bool
-) -> np.ndarray:
-    """Return means of clusters, around those of classes, without noise as far as possible.
-
-    With `leading`, so little noise is left that more directions are shrunk one by one.
-    """
-    vectors = np.linalg.eigh(covariance)[1][:, ::-1]
-    along, ranks = centres @ vectors, np.arange(len(vectors))
-    # Leading directions, which are the most informative, are shrunk one by one.
-    groups = np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int))
-    if leading:
-        # The number of leading directions that are shrunk one by one; others are shrunk by tens.
-        first = 30
-        groups = np.minimum(ranks, first + ranks // 10)
-    return (kept_shares(along, variances[..., None], groups) * along) @ vectors.T
-
-
-def _reach(variances: np.ndarray) -> float:
-    """Return a length that few normal vectors exceed, in units of their root mean square."""
-    halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
-    # The share of records that are not clipped in the search for clusters.
-    unclipped = 0.93
-    return np.sqrt(gammaincinv(halves, unclipped) / halves)
 
 
 class VectorSketch(BaseEstimator):
@@ -631,14 +643,16 @@ class VectorSketch(BaseEstimator):
         self.encoder = encoder
         self.n_clusters = n_clusters
 
+    # What may not be declared.
+    _not_for: ClassVar[tuple[str, ...]] = ("image_shape", "schema", "target", "rules", "computed")
+
     _read = staticmethod(_records.read_points)
     _unseen = staticmethod(_records.unseen_points)
 
     def _check(self, estimator: Any) -> None:
         """Raise where parameters are wrong, or something is declared that this is not for."""
         validate_parameters(self)
-        names = ("image_shape", "schema", "target", "rules", "computed")
-        _records.refuse_declared(estimator, "VectorSketch", *names)
+        _records.refuse_declared(estimator, type(self).__name__, *self._not_for)
 
     def _plan(
         self,
@@ -651,9 +665,8 @@ class VectorSketch(BaseEstimator):
         # From an epsilon of 5 on, a budget suffices for finer codes of images.
         ample = budget.epsilon is None or budget.epsilon >= 5.0
         encoder = make_encoder(self.encoder, space, ample=ample)
-        release = VectorReleases(
-            space, budget, encoder, self.n_clusters, self._moves(encoder), progress
-        )
+        moves = self._moves(encoder)
+        release = VectorReleases(space, budget, encoder, self.n_clusters, moves, progress)
         release.check()
         if training is not None:
             # Raises where there can be no such network.
@@ -661,7 +674,7 @@ class VectorSketch(BaseEstimator):
             load_engine().Trainer(training, space).new_network(0)
         return release
 
-    def _moves(self, encoder: Encoder) -> dict[str, float] | None:
+    def _moves(self, encoder: Encoder) -> Moves:
         return None
 
 
@@ -706,26 +719,21 @@ class ImageSketch(VectorSketch):
         super().__init__(encoder, n_clusters=n_clusters)
         self.augment = augment
 
+    _not_for = VectorSketch._not_for[1:]
+
     def _check(self, estimator: Any) -> None:
-        validate_parameters(self)
-        names = ("schema", "target", "rules", "computed")
-        _records.refuse_declared(estimator, "ImageSketch", *names)
+        super()._check(estimator)
         if estimator.image_shape is None:
             raise ValueError("ImageSketch is for images, and needs an image_shape.")
 
-    def _moves(self, encoder: Encoder) -> dict[str, float] | None:
-        if self.augment == "auto":
-            return None if encoder.usual_moves is None else dict(encoder.usual_moves)
-        if self.augment is None:
-            return None
+    def _moves(self, encoder: Encoder) -> Moves:
+        if not isinstance(self.augment, dict):
+            return self.augment and encoder.usual_moves
         names = ("bend", "rotation", "scale", "shift")
-        if not set(self.augment) <= set(names) or not all(map(_is_size, self.augment.values())):
+        sizes = (isinstance(x, Real) and 0 <= float(x) < 1e3 for x in self.augment.values())
+        if not set(self.augment) <= set(names) or not all(sizes):
             raise ValueError(
                 "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
                 f"names {list(names)}; got {self.augment!r}."
             )
         return {name: float(self.augment.get(name, 0.0)) for name in names}
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, Real) and 0 <= float(value) < 1e3

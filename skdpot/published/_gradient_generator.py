@@ -510,11 +510,9 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         records = generative.read_points(self, X, y, reset=True, private=self.epsilon is not None)
         steps = self._steps(records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
-        first_weights, latents = source.bits(62, 2).tolist()
-        trainer = training.start(training.new_network(first_weights), latents)
+        # It tries a step on other records: what would fail is refused before the charge.
+        trainer = training.start(source)
         held = trainer.hold(records[:], records.labels)
-        # A step on other records: what would fail in the first step is refused before the charge.
-        trainer.dry_run()
         bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         return replace(steps, trainer=trainer, progress=bar), held, source
 
@@ -553,9 +551,8 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
                 )
             multiplier = scale / math.sqrt(batch_size)
         elif self.epsilon is not None:
-            options: dict[str, Any] = {
-                "sampling_rate": rate, "neighbouring": relation, "centred": per_record,
-            }  # fmt: skip
+            options: dict[str, Any] = {"neighbouring": relation, "centred": per_record}
+            options["sampling_rate"] = rate
             multiplier, epsilon = self.noise_multiplier, float(self.epsilon)
             if multiplier is None:
                 multiplier = generative.min_noise(epsilon, delta, steps=n_iter, **options)
@@ -653,4 +650,4 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
             If the file is damaged or does not contain a generator, or the network is missing or
             differs from the saved one.
         """
-        return generative.load_generator(cls, path, ledger, network=network)
+        return generative.load_generator(cls, path, network=network, ledger=ledger)

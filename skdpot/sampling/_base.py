@@ -36,10 +36,14 @@ class UserSamples:
         Returns the expected cost of a sample for the worst user, and without any data; or None.
     attributes : dict
         Fitted attributes, by name.
+    doubles_per_user : int
+        How many doubles the work on one user takes, besides samples.
     project : callable, default=None
         Returns the distributions from which samples of users are drawn, where these are finite.
     input_points : ndarray, default=None
         The points that users' distributions are over, if output points are of the same space.
+    doubles_per_sample : int
+        How many doubles a sample takes.
     n_samples : int
         Samples of each user.
     chunks : tuple of slice
@@ -49,8 +53,10 @@ class UserSamples:
     draws: Any
     worst_costs: Callable[[], tuple[float, float] | None]
     attributes: dict[str, Any]
+    doubles_per_user: int
     project: Callable[[Any], np.ndarray] | None = None
     input_points: np.ndarray | None = None
+    doubles_per_sample: int = 1
     n_samples: int = 1
     chunks: tuple[slice, ...] = ()
 
@@ -159,11 +165,10 @@ class BaseLocalSampler(
 
     def _plan(self, data: Any) -> ReleasePlan:
         """Return the plan of one sample of each user."""
-        # Everything here is public: parameters, and the number of columns.
-        samples = self._plan_mechanism(check_epsilon(self.epsilon))
         # A fit draws nothing, and must not advance a RandomState.
         source = make_source(None if self.random_state is None else 0)
-        return self._plan_samples(samples, source)
+        # Everything here is public: parameters, and the number of columns.
+        return self._plan_samples(self._plan_mechanism(check_epsilon(self.epsilon)), source)
 
     def _plan_samples(self, samples: UserSamples, source: NoiseSource) -> ReleasePlan:
         return ReleasePlan(
@@ -196,10 +201,6 @@ class BaseLocalSampler(
     @abstractmethod
     def _validate_users(self, X: Any) -> Any:
         """Return the users' data, or raise."""
-
-    @abstractmethod
-    def _doubles_per_user(self, n_samples: int) -> int:
-        """Return how many doubles the work on one user takes."""
 
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
@@ -284,9 +285,10 @@ class BaseLocalSampler(
 
         Raises if joblib does not understand `n_jobs`, so that this is known before a charge.
         """
-        # A progress bar is shown over a hundred chunks, and the work on one takes up to 1 MiB.
+        # A progress bar is shown over a hundred chunks, and the work on one takes up to 512 KiB.
         n_chunks = max(effective_n_jobs(self.n_jobs), 100 if self.verbose else 1)
-        in_cache = (1 << 17) // self._doubles_per_user(n_samples)
+        of_samples = n_samples * self._fitted.doubles_per_sample
+        in_cache = (1 << 16) // max(self._fitted.doubles_per_user, of_samples)
         size = max(1, min(in_cache, -(-n_users // n_chunks)))
         return tuple(slice(start, start + size) for start in range(0, n_users, size))
 

@@ -12,7 +12,6 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
 from skdpot import transport
@@ -104,25 +103,58 @@ class BaseDistributionSampler(BaseLocalSampler):
     ) -> tuple[Callable[[Any], np.ndarray], np.ndarray, dict[str, float]]:
         """Return the projection for costs between input and output points."""
 
-    def _validate(self, X):
-        _validate_weights(self, X, reset=True)
+    def _validate(self, X, reset=True):
+        """Return X as float64, dense or CSR, with finite and non-negative entries."""
+        # scikit-learn's own text advises to impute.
+        instead = {
+            "Input X contains NaN": (
+                "Input X contains NaN. Where a user has no weight write 0, as "
+                "DataFrame.pivot_table(..., fill_value=0) does; do not impute, because that would "
+                "fill in values of other users."
+            ),
+            "could not convert": (
+                "X holds text that cannot be read as numbers. It must have weights, in a row for "
+                "each user and a column for each place, visited or not. Of a list of visits it is "
+                "made by pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
+            ),
+        }
+        points, costs, names = self.output_points, self.cost_matrix, names_of(X, "columns")
+        # Without points of their own, outputs have the names of the costs, or else of the inputs.
+        outputs = (
+            names_of(points) or names_of(costs, "columns") or (names if points is None else [])
+        )
+        refuse_other_order("input_points", self.input_points, names)
+        refuse_other_order("cost_matrix", costs, names)
+        refuse_other_order("cost_matrix", costs, outputs, of="the output points", axis="columns")
+        base = getattr(self, "base_measure", None)
+        refuse_other_order("base_measure", base, outputs, of="the output points")
+        X = validate_private_data(
+            self, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
+        )
+        if sparse.issparse(X):
+            # The row of a stored entry; only its number is told, never a value.
+            wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
+        else:
+            wrong = np.flatnonzero((X < 0).any(axis=1))
+        if wrong.size:
+            raise ValueError(
+                f"Negative values in data: row {wrong[0]} of X has some. Weights of a distribution "
+                "must be non-negative."
+            )
+        return X
 
     def _plan_mechanism(self, epsilon):
         inputs, outputs, cost = self._make_geometry()
         with one_blas_thread():
             project, base, further = self._plan_projection(cost, epsilon)
+        base = transport.check_base_measure(base, epsilon, cost.shape[1])
         draws = BoundedRatioMechanism(base, epsilon)
         # A computed base measure may be best there, for example if all outputs cost the same.
         if not isinstance(getattr(self, "base_measure", "computed"), str):
             _check_choice(base, epsilon)
         attributes = {"output_points_": outputs, "cost_matrix_": cost, "base_measure_": base}
-        return UserSamples(
-            draws,
-            partial(_worst_costs, project, cost, base, further.get("worst_case_cost_")),
-            attributes | further,
-            project,
-            inputs,
-        )
+        worst_costs = partial(_worst_costs, project, cost, base, further.get("worst_case_cost_"))
+        return UserSamples(draws, worst_costs, attributes | further, len(outputs), project, inputs)
 
     def _make_geometry(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
         """Return input points, output points and costs; no inputs without a space; or raise."""
@@ -159,15 +191,12 @@ class BaseDistributionSampler(BaseLocalSampler):
     def _validate_users(self, X):
         # Imported before the charge, since an import may fail.
         transport.load_compiler()
-        rows = transport.normalise_rows(_validate_weights(self, X, reset=False))
+        rows = transport.normalise_rows(self._validate(X, reset=False))
         self._prepare_work(np.diff(rows.indptr))
         return rows
 
     def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
         """Compile the kernels for users with this many points, before the charge."""
-
-    def _doubles_per_user(self, n_samples):
-        return len(self.output_points_)
 
     def _run(self, plan, data):
         samples = plan.release
@@ -252,13 +281,7 @@ def _draw(project: Any, draws: BoundedRatioMechanism, rows: Any, bits: np.ndarra
     # A caller may have made underflow an error, which the values of a row could raise.
     with np.errstate(all="ignore"):
         probabilities = project(rows)
-    outputs = np.empty(np.shape(bits), dtype=np.intp)
-    # 65,536 weights are rounded at a time: the processor's cache holds them.
-    height = max(1, (1 << 16) // probabilities.shape[1])
-    for users in gen_batches(len(outputs), height):
-        weights = draws.integer_weights(probabilities[users])
-        outputs[users] = draws.draw(weights, bits[users])
-    return outputs
+    return draws.draw(draws.integer_weights(probabilities), bits)
 
 
 def _worst_costs(
@@ -279,45 +302,6 @@ def _worst_costs(
 def _transport_costs(project: Any, cost: np.ndarray, rows: Any) -> np.ndarray:
     """Return the transport costs from users' distributions to their projections."""
     return transport.transport_costs(rows, project(rows), cost)
-
-
-def _validate_weights(estimator, X, reset):
-    """Return X as float64, dense or CSR, with finite and non-negative entries."""
-    # scikit-learn's own text advises to impute.
-    instead = {
-        "Input X contains NaN": (
-            "Input X contains NaN. Where a user has no weight write 0, as "
-            "DataFrame.pivot_table(..., fill_value=0) does; do not impute, because that would fill "
-            "in values of other users."
-        ),
-        "could not convert": (
-            "X holds text that cannot be read as numbers. It must have weights, in a row for each "
-            "user and a column for each place, visited or not. Of a list of visits it is made by "
-            "pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
-        ),
-    }
-    points, costs, names = estimator.output_points, estimator.cost_matrix, names_of(X, "columns")
-    # Without points of their own, outputs have the names of the costs, or else of the inputs.
-    outputs = names_of(points) or names_of(costs, "columns") or (names if points is None else [])
-    refuse_other_order("input_points", estimator.input_points, names)
-    refuse_other_order("cost_matrix", costs, names)
-    refuse_other_order("cost_matrix", costs, outputs, of="the output points", axis="columns")
-    base = getattr(estimator, "base_measure", None)
-    refuse_other_order("base_measure", base, outputs, of="the output points")
-    X = validate_private_data(
-        estimator, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
-    )
-    if sparse.issparse(X):
-        # The row of a stored entry; only its number is told, never a value.
-        wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
-    else:
-        wrong = np.flatnonzero((X < 0).any(axis=1))
-    if wrong.size:
-        raise ValueError(
-            f"Negative values in data: row {wrong[0]} of X has some. Weights of a distribution "
-            "must be non-negative."
-        )
-    return X
 
 
 def _check_choice(base_measure, epsilon):
@@ -475,7 +459,6 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):
             base, gap = self._find_base_measure(base, cost, epsilon)
-        base = transport.check_base_measure(base, epsilon, n_outputs)
         projector = transport.Projector(cost, base, epsilon, solver=self.solver, tol=self.tol)
         # In closed form: the worst user is at one of the points.
         worst = transport.worst_case_cost(cost, base, epsilon)
@@ -485,15 +468,14 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         self._fitted.project.prepare(n_points)
 
     def _find_base_measure(self, choice, cost, epsilon):
+        uniform = transport.uniform_base_measure(cost, epsilon).base_measure
+        if choice == "uniform":
+            return uniform, np.nan
+        optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
         if choice == "optimal":
-            optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
             return optimal.base_measure, optimal.gap
-        base = transport.uniform_base_measure(cost, epsilon).base_measure
         # A mean of two feasible measures is feasible, as its constraints are linear.
-        if choice == "balanced":
-            optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
-            base = (optimal.base_measure + base) / 2
-        return base, np.nan
+        return (optimal.base_measure + uniform) / 2, np.nan
 
 
 class KLProjectionSampler(BaseDistributionSampler):
@@ -604,7 +586,6 @@ class KLProjectionSampler(BaseDistributionSampler):
         base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):
             base = np.full(n_outputs, 1 / (math.exp(epsilon) + n_outputs - 1))
-        base = transport.check_base_measure(base, epsilon, n_outputs)
         return partial(transport.kl_projection, base_measure=base, epsilon=epsilon), base, {}
 
 
@@ -685,7 +666,6 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
         logits = -0.5 * epsilon * relative
         # By concavity, the smallest probability over all users is at one of the points.
         base = softmax(logits, axis=1).min(axis=0)
-        base = transport.check_base_measure(base, epsilon, len(base))
         projector = partial(_exponential_projection, logits, base, epsilon)
         return projector, base, {"sensitivity_": sensitivity}
 

@@ -290,8 +290,7 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Any) -> No
     for folder in folders:
         # What workers left that were killed.
         for draft in glob.glob(os.path.join(glob.escape(folder), f"{prefix}*")):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)
+            Path(draft).unlink(missing_ok=True)
     # Only now can no task be repeated any more.
     keys.finish()
 
@@ -439,7 +438,10 @@ def _work(kind: Any, sampler: str, task: Any, *, read: Any, n_samples: int, pref
         # Two workers may draw one file at the same time: each has a draft of its own.
         unique = f"{prefix}{task.number}-{secrets.token_hex(8)}.npy"
         draft = os.path.join(os.path.dirname(task.target), unique)
-        np.save(draft, drawn)
+        with open(draft, "xb") as file:
+            np.save(file, drawn)
+            # Before it has the target's name, which a crash could otherwise give to half a file.
+            _sync(file)
         return task.number, _settle(draft, task)
     except Exception as error:
         error.add_note(f"The file is {task.source}.")
@@ -458,8 +460,6 @@ def _loaded(kind: Any, text: str) -> Any:
 
 def _settle(draft: str, task: FileTask) -> str:
     """Give samples the name of their target, unless it has the same content by now."""
-    # On disk before it has the target's name, which a crash could otherwise give to half a file.
-    _sync(draft)
     digest = _digest_of(draft)
     if digest != (task.digest or digest):
         raise RuntimeError(
@@ -477,8 +477,7 @@ def _settle(draft: str, task: FileTask) -> str:
             raise FileExistsError(
                 f"{task.target} was written by somebody else meanwhile: move it away."
             ) from None
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(draft)
+    Path(draft).unlink(missing_ok=True)
     _sync_folder(task.target)
     return digest
 
@@ -492,10 +491,9 @@ def _digest_of(path: str) -> str:
 def _digest_of_users(users: Any) -> bytes:
     """Return the SHA-256 digest of checked users, dense or CSR: of every bit of their numbers."""
     # Columns of sparse rows may be of 32 or 64 bits, for the same users.
-    arrays = [np.asarray(users)]
+    arrays = [users]
     if sparse.issparse(users):
-        arrays = [np.asarray(each, np.int64) for each in (users.indptr, users.indices)]
-        arrays.append(users.data)
+        arrays = [users.indptr.astype(np.int64), users.indices.astype(np.int64), users.data]
     # Shapes first: arrays of other shapes may have the same bytes.
     digest = hashlib.sha256(repr([array.shape for array in arrays]).encode())
     for array in arrays:
@@ -503,19 +501,20 @@ def _digest_of_users(users: Any) -> bytes:
     return digest.digest()
 
 
-def _sync(path: str) -> None:
-    """Make a file durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _sync(file: Any) -> None:
+    """Make an open file durable."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(path: str) -> None:
     """Make the name of a file durable, if its file system supports that."""
     with contextlib.suppress(OSError):
-        _sync(os.path.dirname(path))
+        handle = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class KeyFile:
@@ -568,7 +567,7 @@ class KeyFile:
         self.claim = claim
         self.forget()
         self._file.write(f"{self.key.hex()}\n{json.dumps(claim)}\n".encode())
-        self._sync()
+        _sync(self._file)
         _sync_folder(self._file.name)
 
     def forget(self) -> None:
@@ -585,14 +584,10 @@ class KeyFile:
 
     def finish(self) -> None:
         """Write zeros over the key, once the results are on disk."""
-        self._sync()
+        _sync(self._file)
         # In place: a new file would leave the old blocks, which hold the key.
         os.pwrite(self._file.fileno(), _ERASED.hex().encode(), 0)
-        self._sync()
-
-    def _sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        _sync(self._file)
 
 
 @contextlib.contextmanager

@@ -106,13 +106,14 @@ class SphericalProjectionSampler(BaseLocalSampler):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate(self, X):
-        validate_private_data(self, X, dtype=np.float64, reset=True)
+    def _validate(self, X, reset=True):
+        return validate_private_data(self, X, dtype=np.float64, reset=reset)
 
     def _plan_mechanism(self, epsilon):
-        base = sphere_base_measure(self.n_features_in_, epsilon, order=self.order)
+        n_features = self.n_features_in_
+        base = sphere_base_measure(n_features, epsilon, order=self.order)
         # The choice of the method depends on nothing private, so it tells nothing.
-        public = (self.n_features_in_, epsilon, base.threshold)
+        public = (n_features, epsilon, base.threshold)
         method = self.method
         if method == "auto":
             method = "rejection" if rejection_is_affordable(*public) else "direct"
@@ -123,11 +124,13 @@ class SphericalProjectionSampler(BaseLocalSampler):
             "worst_case_cost_": base.cost,
             "method_": method,
         }
-        worst_costs = partial(_worst_costs, base.cost, self.n_features_in_, self.order)
-        return UserSamples(draws, worst_costs, attributes)
+        worst_costs = partial(_worst_costs, base.cost, n_features, self.order)
+        # Proposals of rejection take more than samples, which chunks must leave room for.
+        doubles = draws.doubles_per_user
+        return UserSamples(draws, worst_costs, attributes, doubles, doubles_per_sample=n_features)
 
     def _validate_users(self, X):
-        X = validate_private_data(self, X, dtype=np.float64, reset=False)
+        X = self._validate(X, reset=False)
         # A row of zeros has no direction, and its number alone is told.
         largest = np.abs(X).max(axis=1)
         empty = np.flatnonzero(largest == 0)
@@ -139,10 +142,6 @@ class SphericalProjectionSampler(BaseLocalSampler):
         # Scaled before squares are added, which could overflow or underflow.
         X = X / largest[:, None]
         return X / np.linalg.norm(X, axis=1, keepdims=True)
-
-    def _doubles_per_user(self, n_samples):
-        # Proposals of rejection take more than samples, which chunks must leave room for.
-        return max(self._fitted.draws.doubles_per_user, n_samples * self.n_features_in_)
 
     def _run(self, plan, data):
         samples = plan.release

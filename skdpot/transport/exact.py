@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -130,14 +130,15 @@ def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
     low, high = float(cost.min()), float(cost.max())
     unit = high - low
     check_range(low, high, "costs")
-    result = _solved((cost - low) / (unit or 1.0), a, b)
-    return TransportResult(
-        cost=float(low + unit * result.cost),
-        gap=float(unit * result.gap + 2 * _EPS * max(abs(low), abs(high))),
-        row_potential=low + unit * result.row_potential,
-        column_potential=unit * result.column_potential,
-        plan=result.plan,
-    )
+    result = _in_units(_solved((cost - low) / (unit or 1.0), a, b), unit, low)
+    return replace(result, gap=result.gap + 2 * _EPS * max(abs(low), abs(high)))
+
+
+def _in_units(result: TransportResult, unit: float, low: float = 0.0) -> TransportResult:
+    """Return the result for costs that begin at `low`, from that for costs in [0, 1]."""
+    rows, columns = low + unit * result.row_potential, unit * result.column_potential
+    cost, gap = float(low + unit * result.cost), float(unit * result.gap)
+    return TransportResult(cost, gap, rows, columns, result.plan)
 
 
 def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -286,11 +287,7 @@ def repeated_transport(a: np.ndarray, b: np.ndarray) -> Callable[[np.ndarray], T
         rows, columns = np.minimum(nodes, parents), np.maximum(nodes, parents) - n_rows
         parts = flow[nodes] / masses[0].sum()
         plan = sparse.coo_array((parts, (rows, columns)), shape=cost.shape)
-        result = _certified(scaled, a, b, plan, prices[n_rows:-1] / n_quanta)
-        return TransportResult(
-            unit * result.cost, unit * result.gap, unit * result.row_potential,
-            unit * result.column_potential, result.plan,
-        )  # fmt: skip
+        return _in_units(_certified(scaled, a, b, plan, prices[n_rows:-1] / n_quanta), unit)
 
     return solve
 

@@ -10,7 +10,7 @@ import operator
 import numpy as np
 from scipy import sparse
 
-from .kernels import kernel, lesser, part, run, sorted_places
+from .kernels import kernel, lesser, part, run
 
 _MASS_TOLERANCE = 1e-9
 _ROUNDING = 1e-13
@@ -221,12 +221,7 @@ def max_spread(cost, rows):
     """Return the most that changing the destination of a unit of mass can cost."""
     spread = 0.0
     for row in rows:
-        least = negative = np.inf
-        row_cost = cost[row]
-        for j in range(len(row_cost)):
-            # The largest is minus the least of the negatives: `lesser` makes vector instructions.
-            least, negative = lesser(row_cost[j], least), lesser(-row_cost[j], negative)
-        spread = max(spread, -negative - least)
+        spread = max(spread, cost[row].max() - cost[row].min())
     return spread
 
 
@@ -281,7 +276,7 @@ def cheapest_in_box(prices, lower, upper, filling):
 
     At most one entry ends strictly inside its bounds.
     """
-    order = sorted_places(prices)
+    order = np.argsort(prices, kind="mergesort")
     remaining = 1.0
     value = 0.0
     for j in range(len(prices)):
@@ -430,7 +425,7 @@ def _scale_into_box(weights, lower, upper, nu):
             else:
                 nu[j] = lower[j] + share * (upper[j] - lower[j])
     else:
-        order = sorted_places(breakpoints[:size])
+        order = np.argsort(breakpoints[:size], kind="mergesort")
         total, slope, scale = base, 0.0, 0.0
         for index in order:
             step = slope * (breakpoints[index] - scale)

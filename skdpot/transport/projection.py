@@ -143,44 +143,30 @@ def _row_exact_plan(cost, rows, weights, kernel, v, columns):
 @part
 def _single(values, size):
     """Return values in single precision, and zeros after them."""
-    single = np.empty(size, np.float32)
-    for i in range(size):
-        single[i] = values[i] if i < len(values) else 0.0
+    single = np.zeros(size, np.float32)
+    for i in range(len(values)):
+        single[i] = values[i]
     return single
 
 
 @part
-def _start(kernel, weights, lower, upper):
-    """Return masses and bounds in single precision, u, v, q and the scaling of free columns."""
-    n_rows, n_columns = kernel.shape
-    u, v = np.empty(n_rows, np.float32), np.empty(n_columns, np.float32)
-    q, free = np.empty(n_columns, np.float32), np.empty(n_columns, np.float32)
-    for i in range(n_rows):
-        u[i] = 1.0
-    for j in range(n_columns):
-        v[j] = free[j] = 1.0
-    singles = _single(weights, n_rows), _single(lower, n_columns), _single(upper, n_columns)
-    return (*singles, u, v, q, free)
+def _start(kernel, row_minima, rows, weights, lower, upper):
+    """Return a user's own rows of the kernel, the potentials of rows, and the state of sweeps.
 
-
-@part
-def _own_rows(kernel, row_minima, rows):
-    """Return copies of the rows of a user's points, and rows of zeros until sweeps can take all."""
+    The state is masses and bounds in single precision, u, v, q and the scaling of free columns.
+    """
     n_columns = kernel.shape[1]
     # Rows of zeros change no sum, and sweeps need no special case for the last rows.
     n_rows = -(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
-    own = np.empty((n_rows, n_columns), np.float32)
-    minima = np.empty(len(rows))
-    for i in range(n_rows):
-        own_row = own[i]
-        if i >= len(rows):
-            own_row[:] = np.float32(0)
-            continue
-        row = kernel[rows[i]]
-        for j in range(n_columns):
-            own_row[j] = row[j]
-        minima[i] = row_minima[rows[i]]
-    return own, minima
+    own = np.zeros((n_rows, n_columns), np.float32)
+    potential = np.empty(len(rows))
+    for i in range(len(rows)):
+        own[i, :] = kernel[rows[i]]
+        potential[i] = row_minima[rows[i]]
+    singles = _single(weights, n_rows), _single(lower, n_columns), _single(upper, n_columns)
+    u = np.ones(n_rows, np.float32)
+    v, free = np.ones(n_columns, np.float32), np.ones(n_columns, np.float32)
+    return own, potential, (*singles, u, v, np.empty(n_columns, np.float32), free)
 
 
 @leaf(fastmath=FAST)
@@ -206,11 +192,12 @@ def _balance(u, q, free, lower, upper):
 
 
 @leaf
-def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps, settled):
+def _run_sweeps(kernel, state, n_sweeps, settled):
     """Run the sweeps of one level, the last one not relaxed; return its error in columns.
 
     The last one is the one after an error below `settled`, or else the one of that number.
     """
+    weights, lower, upper, u, v, q, free = state
     error = np.float32(np.inf)
     for sweep in range(n_sweeps):
         _sweep(kernel, weights, v, u, q)
@@ -251,8 +238,9 @@ def _add_logarithms(reg, scalings, potential):
 
 
 @leaf(fastmath=FAST)
-def _absorb(reg, weights, u, v, q, row_potential, potential):
+def _absorb(reg, weights, state, row_potential, potential):
     """Add the scalings to the potentials; return the dual value, which estimates the cost."""
+    _, _, _, u, v, q, _ = state
     _add_logarithms(reg, u, row_potential)
     _add_logarithms(reg, v, potential)
     value = 0.0
@@ -265,13 +253,14 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
 
 
 @leaf(fastmath=FAST)
-def _halve(kernel, u, v, free, is_first):
+def _halve(kernel, state, is_first):
     """Absorb the scalings into the kernel, for half the regularisation.
 
     Scalings of potential zero, which are ``exp(-potential / reg)``, are squared as entries are.
     Potentials are nearly linear in the regularisation: the next change is half of the last one,
     which is the same scaling again. The first change is from an arbitrary start.
     """
+    _, _, _, u, v, _, free = state
     _sharpen(kernel, u, v)
     for j in range(len(v)):
         # The column's scaling is absorbed into the kernel: what is free is relative to that.
@@ -294,31 +283,26 @@ def warm_potential(
     # Error in columns at which a level is good enough for a start.
     warm_settled = np.float32(0.015)
     n_kept, total = 0, 0.0
+    kept, kept_weights = np.empty(len(rows), np.int64), np.empty(len(rows))
     for i in range(len(rows)):
         # Points of little mass cost as much time as others, and hardly move the start.
         if weights[i] * len(rows) >= least:
+            kept[n_kept], kept_weights[n_kept] = rows[i], weights[i]
             total += weights[i]
             n_kept += 1
-    kept, kept_weights = np.empty(n_kept, np.int64), np.empty(n_kept)
-    place = 0
-    for i in range(len(rows)):
-        if weights[i] * len(rows) >= least:
-            kept[place], kept_weights[place] = rows[i], weights[i] / total
-            place += 1
-    kernel, row_potential = _own_rows(kernel, row_minima, kept)
-    start = _start(kernel, kept_weights, lower, upper)
-    single_weights, single_lower, single_upper, u, v, q, free = start
+    kept, kept_weights = kept[:n_kept], kept_weights[:n_kept]
+    for i in range(n_kept):
+        kept_weights[i] /= total
+    kernel, row_potential, state = _start(kernel, row_minima, kept, kept_weights, lower, upper)
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
-        _run_sweeps(
-            kernel, single_weights, u, v, q, free, single_lower, single_upper, n_sweeps,
-            warm_settled,
-        )  # fmt: skip
-        estimate = _absorb(reg, kept_weights, u, v, q, row_potential, potential)
+        _run_sweeps(kernel, state, n_sweeps, warm_settled)
+        estimate = _absorb(reg, kept_weights, state, row_potential, potential)
         if reg <= ratio * abs(estimate) or level == MAX_LEVELS - 1:
             break
-        _halve(kernel, u, v, free, level == 0)
+        _halve(kernel, state, level == 0)
         reg *= 0.5
+    _, _, _, _, v, q, free = state
     for j in range(len(v)):
         # A column at a bound gets exactly that, so that the simplex starts there.
         if v[j] == free[j]:
@@ -350,9 +334,7 @@ def entropic_projection(
     # Column sums are settled when their repair costs this fraction of the tolerance.
     settled_share = 0.08
     sweeps_per_level = 10
-    kernel, row_potential = _own_rows(kernel, row_minima, rows)
-    start = _start(kernel, weights, lower, upper)
-    single_weights, single_lower, single_upper, u, v, q, free = start
+    kernel, row_potential, state = _start(kernel, row_minima, rows, weights, lower, upper)
     potential[:] = 0.0
     spread = polytope.max_spread(cost, rows)
     estimate = 0.0
@@ -363,10 +345,7 @@ def entropic_projection(
         within_reach = reg <= 2 * tol * abs(estimate)
         settled = 0
         while True:
-            error = _run_sweeps(
-                kernel, single_weights, u, v, q, free, single_lower, single_upper,
-                sweeps_per_level, np.float32(0),
-            )  # fmt: skip
+            error = _run_sweeps(kernel, state, sweeps_per_level, np.float32(0))
             settled += sweeps_per_level
             n_sweeps += sweeps_per_level
             finished = n_sweeps >= max_sweeps or level == MAX_LEVELS - 1
@@ -375,10 +354,10 @@ def entropic_projection(
             if not (settling and patient):
                 break
         if within_reach or finished:
-            upper_bound = _row_exact_plan(cost, rows, weights, kernel, v, nu)
+            upper_bound = _row_exact_plan(cost, rows, weights, kernel, state[4], nu)
             # Mass that is moved between columns costs no more than the largest difference in a row.
             upper_bound += 0.5 * polytope.round_into_box(nu, lower, upper) * spread
-        estimate = _absorb(reg, weights, u, v, q, row_potential, potential)
+        estimate = _absorb(reg, weights, state, row_potential, potential)
         if within_reach or finished:
             lower_bound = polytope.dual_bound(
                 cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
@@ -386,7 +365,7 @@ def entropic_projection(
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
                 return upper_bound, lower_bound
         # The last sweep's u belongs to the v before the step; the next level corrects it.
-        _halve(kernel, u, v, free, level == 0)
+        _halve(kernel, state, level == 0)
         reg *= 0.5
         level += 1
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernels import kernel, leaf, lesser, part, sorted_places
+from .kernels import kernel, leaf, lesser, part
 from .polytope import any_below, c_transform
 
 # Kernels compile anew for every literal that they are called with, and for every type of integers:
@@ -42,12 +42,9 @@ LARGEST_COST = 2.0**50
 def empty_tree(n_nodes):
     """Return a tree of unlinked nodes."""
     # Seven fields, and room to be in one half of a cache line.
-    row_size = 8
-    tree = np.empty((n_nodes, row_size), np.int32)
-    for node in range(n_nodes):
-        for field in range(row_size):
-            # Depths and numbers of children are counted from 0; all links are to no node.
-            tree[node, field] = 0 if DEPTH <= field <= LISTED else NONE
+    tree = np.full((n_nodes, 8), NONE, np.int32)
+    # Depths and numbers of children are counted from 0; all links are to no node.
+    tree[:, DEPTH : LISTED + 1] = 0
     return tree
 
 
@@ -172,14 +169,13 @@ def _push(tree, flow, amount, node, apex, n_rows, mass):
 
 
 @leaf
-def pivot(
-    tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
-):
+def pivot(basis, n_rows, kind, row, column, cost):
     """Let an arc enter the basis: push mass around its cycle, and remove the blocking arc.
 
     Among the arcs that block, the last one along the cycle (from its apex, in the direction of
     the push) leaves: this keeps the tree strongly feasible, which excludes cycling.
     """
+    tree, price, arc_cost, flow, amount, at_root, smallest, largest = basis
     root = len(tree) - 1
     slot = column - n_rows
     # Depth of a leaf may be stale, and the walk to the apex compares depths.
@@ -244,8 +240,14 @@ def pivot(
         at_root[leaving - n_rows] = False
     if kind != ROW_ARC:
         at_root[slot] = True
-    # The path from the moving end to the leaving arc is hung upside down.
-    node, parent = moving_end, other_end
+    _turn_over(tree, flow, arc_cost, moving_end, other_end, leaving, mass, cost, n_rows)
+    # All that hangs below the moved end has new depths and prices, and nothing else does.
+    label_subtree(tree, price, arc_cost, moving_end)
+
+
+@leaf
+def _turn_over(tree, flow, arc_cost, node, parent, leaving, mass, cost, n_rows):
+    """Hang the path from a node up to the leaving arc upside down, below a new parent."""
     while True:
         old_parent, old_flow, old_cost = np.int64(tree[node, PARENT]), flow[node], arc_cost[node]
         _detach(tree, node, n_rows)
@@ -253,25 +255,16 @@ def pivot(
         flow[node] = mass
         arc_cost[node] = cost
         if node == leaving:
-            break
+            return
         node, parent, mass, cost = old_parent, node, old_flow, old_cost
-    # All that hangs below the moved end has new depths and prices, and nothing else does.
-    label_subtree(tree, price, arc_cost, moving_end)
 
 
 @part
 def integer_masses(weights):
     """Return the weights (sum 1) as integers with sum 2**52; the largest takes the remainder."""
-    masses = np.empty(len(weights), np.int64)
-    rest = np.int64(TOTAL_MASS)
-    heaviest = 0
-    for i in range(len(weights)):
-        # Rounded down; the heaviest takes the remainder, and it matters least there.
-        masses[i] = np.int64(weights[i] * TOTAL_MASS)
-        rest -= masses[i]
-        if weights[i] > weights[heaviest]:
-            heaviest = i
-    masses[heaviest] += rest
+    # Rounded down; the heaviest takes the remainder, and it matters least there.
+    masses = (weights * TOTAL_MASS).astype(np.int64)
+    masses[np.argmax(weights)] += TOTAL_MASS - masses.sum()
     return masses
 
 
@@ -290,7 +283,7 @@ def _fill_columns(smallest, largest, column_prices, amount):
     for j in range(len(amount)):
         amount[j] = smallest[j]
         rest -= amount[j]
-    for j in sorted_places(column_prices):
+    for j in np.argsort(column_prices, kind="mergesort"):
         extra = min(largest[j] - smallest[j], rest)
         amount[j] += extra
         rest -= extra
@@ -316,10 +309,7 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     rows = np.empty(capacity, np.uint32)
     columns = np.empty(capacity, np.uint32)
     excess = np.empty(capacity)
-    best = np.empty(n_columns)
-    second = np.empty(n_columns)
-    for j in range(n_columns):
-        best[j] = second[j] = width
+    best, second = np.full(n_columns, width), np.full(n_columns, width)
     size = 0
     for i in range(n_rows):
         row_cost = cost[used[i]]
@@ -338,9 +328,7 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
                 best[j] = lesser(best[j], value)
 
     buckets = np.empty(size, np.int32)
-    starts = np.empty(n_buckets + 2, np.int64)
-    for b in range(n_buckets + 2):
-        starts[b] = 0
+    starts = np.zeros(n_buckets + 2, np.int64)
     # Without compiled code a division by zero is an error: if all costs are equal, there is no arc.
     scale = n_buckets / (2 * width) if width > 0 else 0.0
     for a in range(size):
@@ -389,10 +377,8 @@ def _greedy_forest(
     # The masses of the rows are needed again if this attempt is not feasible.
     supply = supply.copy()
     demand = amount.copy()
-    parents = np.empty(n_rows + n_columns, np.int64)
-    masses = np.empty(n_rows + n_columns, np.int64)
-    for node in range(n_rows + n_columns):
-        parents[node], masses[node] = NONE, 0
+    parents = np.full(n_rows + n_columns, NONE)
+    masses = np.zeros(n_rows + n_columns, np.int64)
     # Columns at a bound first: they must get exactly that, and the others can take the rest.
     for turn in range(2):
         for a in range(len(candidate_rows)):
@@ -538,21 +524,55 @@ def _price_tree(cost, rows, tree, price, arc_cost, at_root):
 
 
 @leaf
-def _optimise(
-    cost, used, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
-    rows, columns, costs, n_candidates, tolerance,
-):  # fmt: skip
+def _pivot_to_root(basis, n_rows, tolerance):
+    """Price the columns, and pivot where the root should get more or less; return how often.
+
+    Prices of leaves are set here, once a round, and may be stale after a pivot.
+    """
+    tree, price, arc_cost, _, amount, at_root, smallest, largest = basis
+    pivots = 0
+    for j in range(len(amount)):
+        column = n_rows + j
+        if not tree[column, LISTED]:
+            price[column] = arc_cost[column] - price[tree[column, PARENT]]
+        if at_root[j]:
+            continue
+        if price[column] < -tolerance and amount[j] < largest[j]:
+            kind, sign = MORE_TO_ROOT, -1
+        elif price[column] > tolerance and amount[j] > smallest[j]:
+            kind, sign = LESS_TO_ROOT, 1
+        else:
+            continue
+        # The price that was looked at may be stale.
+        if sign * fresh_price(tree, price, arc_cost, column) > tolerance:
+            pivot(basis, n_rows, kind, NONE, column, 0.0)
+            pivots += 1
+    return pivots
+
+
+@leaf
+def _pivot_on(basis, n_rows, row, j, cost, tolerance):
+    """Pivot on the arc of a row and a column if it is still violated; return how often: 0 or 1."""
+    tree, price, arc_cost, _, _, _, _, _ = basis
+    fresh = fresh_price(tree, price, arc_cost, n_rows + j)
+    if cost - price[row] - fresh >= -tolerance:
+        return 0
+    pivot(basis, n_rows, ROW_ARC, row, n_rows + j, cost)
+    return 1
+
+
+@leaf
+def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
     """Pivot until no arc is violated, the candidates first; the number of pivots is bounded.
 
-    When no candidate is violated any more, other violated arcs become candidates.
-
-    Prices of leaves are set once a round and may be stale after a pivot. Violations are checked
-    again, and missed ones are found in the next round.
+    When no candidate is violated any more, other violated arcs become candidates. Stale prices may
+    hide violated arcs until the next round.
     """
     # The most violated arc of each block of this size enters.
     pricing_block = 20
     # Prices are rounded, so an arc may stay violated for ever.
     pivots_per_node = 200
+    tree, price, _, _, amount, _, _, _ = basis
     n_rows, n_columns = len(used), len(amount)
     size = n_candidates
     for a in range(size):
@@ -561,41 +581,16 @@ def _optimise(
     column_prices = price[n_rows : n_rows + n_columns]
     budget = pivots_per_node * len(tree)
     while budget > 0:
-        pivots = 0
-        for j in range(n_columns):
-            if not tree[n_rows + j, LISTED]:
-                column_prices[j] = arc_cost[n_rows + j] - price[tree[n_rows + j, PARENT]]
-            if at_root[j]:
-                continue
-            if column_prices[j] < -tolerance and amount[j] < largest[j]:
-                kind, sign = MORE_TO_ROOT, -1
-            elif column_prices[j] > tolerance and amount[j] > smallest[j]:
-                kind, sign = LESS_TO_ROOT, 1
-            else:
-                continue
-            # The price that was looked at may be stale.
-            if sign * fresh_price(tree, price, arc_cost, n_rows + j) <= tolerance:
-                continue
-            pivot(
-                tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                kind, NONE, n_rows + j, 0.0,
-            )  # fmt: skip
-            pivots += 1
+        pivots = _pivot_to_root(basis, n_rows, tolerance)
         for start in range(0, size, pricing_block):
             worst, worst_value = NONE, -tolerance
             for a in range(start, min(start + pricing_block, size)):
                 value = costs[a] - price[rows[a]] - column_prices[columns[a]]
                 if value < worst_value:
                     worst, worst_value = a, value
-            if worst == NONE:
-                continue
-            fresh = fresh_price(tree, price, arc_cost, n_rows + np.int64(columns[worst]))
-            if costs[worst] - price[rows[worst]] - fresh < -tolerance:
-                pivot(
-                    tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                    ROW_ARC, np.int64(rows[worst]), n_rows + np.int64(columns[worst]), costs[worst],
-                )  # fmt: skip
-                pivots += 1
+            if worst != NONE:
+                row, column = np.int64(rows[worst]), np.int64(columns[worst])
+                pivots += _pivot_on(basis, n_rows, row, column, costs[worst], tolerance)
         # No candidate is violated: the rows are looked at as a whole, which takes longer.
         if pivots == 0:
             for i in range(n_rows):
@@ -611,13 +606,7 @@ def _optimise(
                         size += 1
                     if value < least:
                         best, least = j, value
-                fresh = fresh_price(tree, price, arc_cost, n_rows + best)
-                if row_cost[best] - price[i] - fresh < -tolerance:
-                    pivot(
-                        tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                        ROW_ARC, i, n_rows + best, row_cost[best],
-                    )  # fmt: skip
-                    pivots += 1
+                pivots += _pivot_on(basis, n_rows, i, best, row_cost[best], tolerance)
         # No arc at all is violated: the flow is the cheapest.
         if pivots == 0:
             break
@@ -640,36 +629,27 @@ def network_projection(
     n_nodes = n_rows + n_columns + 1
     tree = empty_tree(n_nodes)
     # The flow on each node's arc to its parent, without the arcs to the root.
-    flow = np.empty(n_nodes, np.int64)
-    price = np.empty(n_nodes)
-    arc_cost = np.empty(n_nodes)
-    for node in range(n_nodes):
-        flow[node] = 0
-        price[node] = arc_cost[node] = 0.0
+    flow = np.zeros(n_nodes, np.int64)
+    price, arc_cost = np.zeros(n_nodes), np.zeros(n_nodes)
     # The flow of each column to the root, and whether it is in the tree.
-    amount = np.empty(n_columns, np.int64)
-    at_root = np.empty(n_columns, np.bool_)
-    for j in range(n_columns):
-        at_root[j] = False
+    amount, at_root = np.zeros(n_columns, np.int64), np.zeros(n_columns, np.bool_)
     supply = integer_masses(weights)
-    candidates = _candidate_arcs(cost, rows, row_prices, column_prices, candidate_width * reg)
-    candidate_rows, candidate_columns = candidates[0][: candidates[2]], candidates[1]
+    arc_rows, arc_columns, size = _candidate_arcs(
+        cost, rows, row_prices, column_prices, candidate_width * reg
+    )
     is_free = np.empty(n_columns, np.bool_)
     forest = _first_forest(
         cost, rows, supply, row_prices, column_prices, smallest, largest, nu, amount, is_free,
-        candidate_rows, candidate_columns,
+        arc_rows[:size], arc_columns,
     )  # fmt: skip
     # Of all columns, this one hangs from the root whatever the forest is.
     hub = n_rows + _root_column(smallest, largest, amount)
     connect_forest(n_rows, hub, tree, flow, at_root, forest[0], forest[1])
     # The flow of the last tree is still feasible, since masses are the same: only prices change.
     _price_tree(cost, rows, tree, price, arc_cost, at_root)
-    _optimise(
-        cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
-        candidates[0], candidates[1], np.empty(len(candidates[1])), candidates[2],
-        1e-12 * magnitude,
-    )  # fmt: skip
-
+    basis = (tree, price, arc_cost, flow, amount, at_root, smallest, largest)
+    costs = np.empty(len(arc_rows))
+    _optimise(cost, rows, basis, arc_rows, arc_columns, costs, size, 1e-12 * magnitude)
     price_leaves(tree, price, arc_cost, n_rows)
     for j in range(n_columns):
         # An exact quotient: the mass is an integer below 2**53, and the total a power of two.
@@ -715,8 +695,6 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
         )  # fmt: skip
         connect_forest(n_rows, np.int64(n_rows), tree, flow, at_root, forest[0], forest[1])
     _price_tree(cost, rows, tree, price, arc_cost, at_root)
-    _optimise(
-        cost, rows, tree, price, arc_cost, flow, amount, at_root, amount, amount, arc_rows,
-        arc_columns, np.empty(cost.size), size, 0.5,
-    )  # fmt: skip
+    basis = (tree, price, arc_cost, flow, amount, at_root, amount, amount)
+    _optimise(cost, rows, basis, arc_rows, arc_columns, np.empty(cost.size), size, 0.5)
     price_leaves(tree, price, arc_cost, n_rows)

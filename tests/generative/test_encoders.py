@@ -1,5 +1,7 @@
 """Encoders of records: exact for each of them, bounded, and silent about private values."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -446,19 +448,19 @@ def test_moves_have_their_standard_deviations():
     angles = np.arctan2(2 * spreads[:, 1], spreads[:, 2] - spreads[:, 0]) / 2
     assert np.std(angles) == pytest.approx(0.1, rel=0.1)
     assert np.abs(means).max() < 0.01
-    means, spreads, _ = moved(shift=1.4)
+    means, spreads, _ = moved(shift=1.4 / 28)
     np.testing.assert_allclose(np.std(means, axis=0), 1.4, rtol=0.1)
     means, spreads, brightness = moved(scale=0.1)
     assert np.std(brightness) == pytest.approx(0.1 * 2**0.5, rel=0.1)
     assert np.abs(means).max() < 0.01
-    means, spreads, _ = moved(bend=0.5)
+    means, spreads, _ = moved(bend=0.5 / 28)
     # As far as a blob is small beside the waves.
     assert 0.4 < (np.std(means, axis=0) / 0.5).min() < 1.2
 
 
 def test_channels_move_together_and_borders_go_on():
     grey = np.random.RandomState(0).uniform(0, 1, (5, 90))
-    moves = {"rotation": 0.2, "shift": 1.0, "scale": 0.1, "bend": 0.5}
+    moves = {"rotation": 0.2, "shift": 1 / 9, "scale": 0.1, "bend": 1 / 18}
     moved = jitter(grey, np.random.RandomState(7), (9, 10, 1), **moves)
     colours = jitter(np.repeat(grey, 3, axis=1), np.random.RandomState(7), COLOUR, **moves)
     np.testing.assert_allclose(colours.reshape(5, 90, 3), np.repeat(moved[..., None], 3, axis=2))
@@ -470,16 +472,19 @@ def test_channels_move_together_and_borders_go_on():
 def test_images_may_be_moved_as_they_are_decoded(name, monkeypatch):
     encoder = make(name, (28, 28))
     codes = encoder.encode(points_of(thick_strokes()))
-    moves = {"rotation": 0.1, "shift": 0.8, "scale": 0.05, "bend": 0.5}
-    found = encoder.sampled(codes, None, None, None, np.random.RandomState(0), moves)
+    moves = {"rotation": 0.1, "shift": 0.8 / 28, "scale": 0.05, "bend": 0.5 / 28}
+    mixture = SimpleNamespace(draw=lambda *_, **__: (codes, None))
+
+    def sampled(moves):
+        return encoder._sampled(mixture, None, np.random.RandomState(0), moves, single=False)
+
+    found = sampled(moves)
     twice = jitter(encoder.decode(codes), np.random.RandomState(0), (28, 28, 1), **moves)
     # The same moves, seen without a second interpolation.
     assert np.mean((found - twice) ** 2) < 0.02 * twice.var()
-    still = encoder.sampled(codes, None, None, None, np.random.RandomState(0), None)
-    np.testing.assert_allclose(still, encoder.decode(codes), atol=1e-9)
+    np.testing.assert_allclose(sampled(None), encoder.decode(codes), atol=1e-9)
     monkeypatch.setattr(images, "_BLOCK", 5 * 784)
-    in_blocks = encoder.sampled(codes, None, None, None, np.random.RandomState(0), moves)
-    np.testing.assert_allclose(in_blocks, found, atol=1e-9)
+    np.testing.assert_allclose(sampled(moves), found, atol=1e-9)
 
 
 class Asking(CosineEncoder):

@@ -48,8 +48,8 @@ class Public:
         self.reg = rng.choice([1e-300, 1.0, 1e7, 1e300])
 
     def in_ball(self, rows):
-        made = ClassRows(np.array(rows))
-        made.clip(self.radius)
+        made = ClassRows([np.array(rows)])
+        made.clip(np.array([self.radius]))
         return made
 
 
@@ -61,19 +61,19 @@ def make_centres(points, potentials, reg):
 
 def projected(units):
     """Return rows whose projections are these, which are integers in the ball."""
-    made = ClassRows(units)
-    made._projected = units
+    made = ClassRows([units])
+    made._projected = [units]
     return made
 
 
 def of_assignments(rows, public):
     made = projected(ball_points(rows, public.radius))
-    return made.round_sums(make_centres(public.centres, public.potentials, public.reg))
+    return made.round_sums([make_centres(public.centres, public.potentials, public.reg)])
 
 
 def of_clusters(rows, public):
     made = public.in_ball(rows)
-    made._nearest = (rows[:, 0] > 0).astype(int)
+    made._nearest = [(rows[:, 0] > 0).astype(int)]
     return made.counts_and_sums(2)
 
 
@@ -83,9 +83,9 @@ def of_intensities(rows, public):
 
 # What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
 RELEASES = {
-    "norms": (lambda rows, _: ClassRows(rows).norm_counts(), COUNTED(), 0.7),
+    "norms": (lambda rows, _: ClassRows([rows]).norm_counts(own=True), COUNTED(), 0.7),
     "means": (lambda rows, public: public.in_ball(rows).sums(), BALL(), 0.97),
-    "covariances": (lambda rows, public: public.in_ball(rows).symmetric_sums(), SYMMETRIC(), 0.48),
+    "covariances": (lambda rows, at: at.in_ball(rows).symmetric_sums(own=True), SYMMETRIC(), 0.48),
     "assignments": (of_assignments, ROUND(), 0.68),
     "clusters": (of_clusters, WITH_COUNT(), 0.68),
     "intensities": (of_intensities, None, 0.7),
@@ -140,10 +140,10 @@ def test_shares_of_a_record_are_bounded_whatever_the_centres_are(centre, reg, rn
         for centres in (np.full((3, 2), centre), np.diag([centre, 1.0, 2.0])[:, :2]):
             for potentials in (np.zeros(3), np.array([0.0, math.nan, math.inf])):
                 at = make_centres(centres, potentials, reg)
-                shares = projected(units)._shares(at)
+                shares = projected(units)._shares(0, at)
                 assert ((shares >= 0) & (shares == np.rint(shares))).all()
                 assert (shares.sum(axis=1) <= RADIUS).all()
-                one = projected(units[:1]).round_sums(at)
+                one = projected(units[:1]).round_sums([at])
                 assert squared_norm(one) <= ROUND() ** 2
 
 
@@ -151,9 +151,9 @@ def test_shares_depend_on_no_other_record_bit_by_bit(rng):
     for n_centres, n_dimensions in ((2, 1), (3, 5), (30, 30)):
         units = ball_points(rng.standard_normal((100, n_dimensions)), 1.0)
         centres = Centres(rng.standard_normal((n_centres, n_dimensions)) * 4000, 1e7)
-        shares = projected(units)._shares(centres)
+        shares = projected(units)._shares(0, centres)
         for start, stop in ((0, 1), (7, 9), (50, 99)):
-            found = projected(units[start:stop].copy())._shares(centres)
+            found = projected(units[start:stop].copy())._shares(0, centres)
             np.testing.assert_array_equal(found, shares[start:stop])
 
 
@@ -168,8 +168,8 @@ def test_shares_do_not_depend_on_the_place_of_a_record(rng, monkeypatch):
     units = ball_points(rng.standard_normal((100, 3)), 1.0)
     centres = Centres(rng.standard_normal((4, 3)) * 4000, 1e7)
     monkeypatch.setattr(np, "exp", uneven)
-    together = projected(units).round_sums(centres)
-    alone = [projected(units[i : i + 1].copy()).round_sums(centres) for i in range(len(units))]
+    together = projected(units).round_sums([centres])
+    alone = [projected(units[i : i + 1].copy()).round_sums([centres]) for i in range(len(units))]
     np.testing.assert_array_equal(together, np.sum(alone, axis=0))
 
 

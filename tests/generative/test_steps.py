@@ -9,7 +9,6 @@ import torch
 from skdpot import PrivacyLedger
 from skdpot.generative._torch import training
 from skdpot.generative._torch.steps import NoisyGradients, _exact_sum, clip_rows, clip_whole
-from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.events import CentredGaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source, poisson_sample
 from tests.oracles.devices import DEVICES
@@ -32,7 +31,7 @@ def public_of(step):
     return [
         *(parameter.grad for parameter in network.parameters()),
         *network.state_dict().values(),
-        *step.state().values(),
+        *(value for name, value in vars(step).items() if name in ("_mean_count", "_n_steps")),
         step._generator.get_state(),
     ]
 
@@ -270,7 +269,7 @@ def test_vectors_have_one_length_whatever_the_batch(way, n_classes, rng):
         labels = rng.integers(0, n_classes, size) if n_classes else None
         step.backpropagate(batch_of(rng.uniform(-1, 1, (size, 2)), labels))
         lengths.add(len(recorder.vectors[0]))
-    assert lengths == {STEPS[WAYS[way]].vector_size(step._settings, step._network)}
+    assert lengths == {step.vector_size}
 
 
 @by_way
@@ -517,7 +516,7 @@ def short_of_memory(*_):
 def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     """Not even in what the error came from, which tracebacks show."""
     monkeypatch.setattr(NoisyGradients, "_with_noise", short_of_memory)
-    monkeypatch.setattr(training.Trainer, "dry_run", lambda trainer: None)
+    monkeypatch.setattr(training.Trainer, "_dry_run", lambda trainer: None)
     generator = make_gradient_generator(
         gradient=WAYS[way], sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
     )

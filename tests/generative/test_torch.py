@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import nn
 
+from skdpot.generative import NetworkTraining
+from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._torch import networks as architectures
 from skdpot.generative._torch import transport as module
 from skdpot.generative._torch.networks import (
@@ -19,9 +21,9 @@ from skdpot.generative._torch.networks import (
     check_network,
     default_latent_dim,
     load_arrays,
-    make_network,
     weights_to_arrays,
 )
+from skdpot.generative._torch.training import Trainer
 from skdpot.generative._torch.transport import GroundCost, semi_debiased, sinkhorn
 from tests.oracles.devices import DEVICES, NEEDS_CUDA
 
@@ -270,14 +272,11 @@ def narrow(monkeypatch):
 
 
 def make(network="auto", shape=None, *, n_features=7, n_classes=3, latent_dim=5, seed=0):
-    return make_network(
-        network,
-        n_features=n_features if shape is None else math.prod(shape),
-        n_classes=n_classes,
-        latent_dim=latent_dim,
-        image_shape=None if shape is None else (*shape, 1)[:3],
-        seed=seed,
-    )
+    size = n_features if shape is None else math.prod(shape)
+    classes = np.arange(n_classes) if n_classes else None
+    image_shape = None if shape is None else (*shape, 1)[:3]
+    space = RecordSpace((np.zeros(size), np.ones(size)), image_shape, classes)
+    return Trainer(NetworkTraining(network, latent_dim=latent_dim), space).new_network(seed)
 
 
 def inputs_of(n, n_classes=3, latent_dim=5, seed=0):

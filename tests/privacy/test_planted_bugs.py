@@ -209,23 +209,17 @@ def test_a_radius_that_is_the_largest_norm_of_private_records_is_noticed(seed, m
     largest = []
 
     class LargestNorms(gaussians.NormDistributions):
-        def of(self, n_classes):
-            return self
-
         def quantiles(self, level):
             return self.scales
 
-    class Watched(gaussians.ClassRows):
-        def norm_counts(self):
-            largest.append(np.linalg.norm(self._rows, axis=1).max())
-            return super().norm_counts()
+    def watched(rows, norm_counts=gaussians.ClassRows.norm_counts, **options):
+        largest[:] = [np.linalg.norm(of_class, axis=1).max() for of_class in rows.rows]
+        return norm_counts(rows, **options)
 
-    def fitted(counts, deviation, fit_norms=gaussians.fit_norms):
-        norms = np.array(largest)
-        largest.clear()
-        return LargestNorms(norms, fit_norms(counts, deviation).of(len(norms)).freedoms)
+    def fitted(counts, deviation, n_classes, fit_norms=gaussians.fit_norms):
+        return LargestNorms(np.array(largest), fit_norms(counts, deviation, n_classes).freedoms)
 
-    monkeypatch.setattr(gaussians, "ClassRows", Watched)
+    monkeypatch.setattr(gaussians.ClassRows, "norm_counts", watched)
     monkeypatch.setattr(gaussians, "fit_norms", fitted)
     assert attack_on_fits(VectorFits(1.0), seed, 120) > 1.0
 

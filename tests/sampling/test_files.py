@@ -4,7 +4,6 @@ import json
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -367,7 +366,7 @@ def test_bytes_that_differ_are_not_released(setting, monkeypatch):
     setting.kill_after(1)
     setting.send()
     with monkeypatch.context() as patch:
-        patch.setattr("numpy.save", lambda path, samples: Path(path).write_bytes(b"other"))
+        patch.setattr("numpy.save", lambda file, samples: file.write(b"other"))
         with pytest.raises(RuntimeError, match="other bytes than those that were drawn now"):
             setting.release(client=map)
     assert not setting.targets[0].exists()

@@ -12,7 +12,6 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from skdpot.transport import Projector, kernels, normalise_rows, projection
-from skdpot.transport.kernels import sorted_places
 
 
 def grid_users(side, n_users, seed):
@@ -94,12 +93,6 @@ def test_kernels_that_can_be_kept_nowhere_are_compiled_all_the_same():
     double = kernels.kernel(scope["double"])
     assert not kernels.is_on_disk(double)
     assert double(2.0) == 4.0
-
-
-@pytest.mark.parametrize("n_values", [0, 1, 2, 7, 100])
-def test_the_sort_is_stable(n_values, rng):
-    values = rng.integers(0, 5, n_values).astype(float)
-    np.testing.assert_array_equal(sorted_places(values), np.argsort(values, kind="stable"))
 
 
 FEW_USERS = """

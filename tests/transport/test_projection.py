@@ -89,19 +89,18 @@ def test_annealing_by_squaring_reaches_the_fixed_point_of_the_published_iteratio
     weights = rng.dirichlet(np.full(12, 0.5))
     epsilon, base = 1.5, np.full(12, 0.5 / 12)
     kernel, row_minima, reg = kernels.starting_kernel(cost)
-    single = (weights.astype(np.float32), base.astype(np.float32))
-    upper = (np.exp(epsilon) * base).astype(np.float32)
-    *_, u, v, q, free = kernels._start(kernel, weights, base, upper)
-    potential, row_potential = np.zeros(12), row_minima.copy()
+    kernel, row_potential, state = kernels._start(
+        kernel, row_minima, np.arange(12), weights, base, np.exp(epsilon) * base
+    )
+    potential = np.zeros(12)
     for level in range(4):
         for _ in range(200):
-            kernels._run_sweeps(
-                kernel, single[0], u, v, q, free, single[1], upper, 10, np.float32(0.0)
-            )
-        kernels._absorb(reg, weights, u, v, q, row_potential, potential)
+            kernels._run_sweeps(kernel, state, 10, np.float32(0.0))
+        kernels._absorb(reg, weights, state, row_potential, potential)
         if level < 3:
-            kernels._halve(kernel, u, v, free, level == 0)
+            kernels._halve(kernel, state, level == 0)
             reg *= 0.5
+    *_, v, q, _ = state
     expected = entropic_fixed_point(weights, cost, base, epsilon, reg)
     np.testing.assert_allclose(v * q, expected, atol=2e-5)
 

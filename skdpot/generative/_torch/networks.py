@@ -7,7 +7,7 @@ learning rate of 1e-4 is too high for images of digits: after fifty steps all we
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
@@ -44,10 +44,21 @@ def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
 
 
 def dcgan(latent_dim: int, n_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """Return the published network of transposed convolutions.
+    """Return the published network [1]_ of transposed convolutions.
 
     `image_shape` is (height, width, channels). The output has the shape (n, channels, height,
     width).
+
+    Notes
+    -----
+    It makes a map of a quarter of the image's size of the input, in which a class is embedded in 4
+    dimensions, and doubles it twice by transposed convolutions. Where the size is no multiple,
+    images are cut at the bottom and on the right.
+
+    References
+    ----------
+    .. [1] T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training
+       Differentially Private Generative Models with Sinkhorn Divergence", NeurIPS 2021.
 
     Examples
     --------
@@ -96,89 +107,38 @@ class _Inputs(nn.Module):
         return torch.cat([latent, self.embedding(labels)], dim=1)
 
 
-# Fits in several threads would draw from, and restore, each other's state of PyTorch.
-_STATE_OF_TORCH = RLock()
-
-
-def make_network(
-    network: Any,
-    *,
+def named_network(
+    name: str,
     n_features: int,
     n_classes: int,
     latent_dim: int,
-    image_shape: tuple[int, int, int] | None = None,
-    seed: int,
-) -> "RowGenerator":
-    """Return a network from random numbers and labels to records, with its first weights.
-
-    Parameters
-    ----------
-    network : {"auto", "mlp", "dcgan"}, torch.nn.Module or callable
-        "mlp" is for vectors, and "dcgan" for images, as "auto" chooses. A module is copied, with
-        its weights. A callable is called as ``network(n_inputs, n_features)``, where `n_inputs` is
-        `latent_dim` plus `n_classes`, and returns a module.
-    n_features : int
-        Numbers in a record.
-    n_classes : int
-        Number of classes; 0 where records have no labels.
-    latent_dim : int
-        Random numbers that a record is made of, at least 1.
-    image_shape : tuple of three int, default=None
-        (height, width, channels) where a record is an image, flattened in this order.
-    seed : int
-        The first weights depend only on it. PyTorch uses 32 bits of it.
-
-    Returns
-    -------
-    RowGenerator
-        On the CPU, in single precision. Its input has a row for every record: numbers that are
-        uniform on (0, 1), and behind them the label, with a 1 in the place of its class.
-
-    Raises
-    ------
-    ValueError
-        If the network is for images and the records are none.
-    TypeError
-        If `network` is none of the above, or returns no module.
-
-    Notes
-    -----
-    "dcgan" [1]_ makes a map of a quarter of the image's size of the input, in which a class is
-    embedded in 4 dimensions, and doubles it twice by transposed convolutions. Where the size is no
-    multiple, images are cut at the bottom and on the right.
-
-    PyTorch's own generator is seeded for the time of the call, and then restored. Another thread
-    that draws from it in the meantime gets draws of the same seed.
-
-    References
-    ----------
-    .. [1] T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training
-       Differentially Private Generative Models with Sinkhorn Divergence", NeurIPS 2021.
+    image_shape: tuple[int, int, int] | None,
+) -> nn.Module:
+    """Return the network of this name, or raise.
 
     Examples
     --------
     >>> import torch
-    >>> from skdpot.generative._torch.networks import make_network
-    >>> network = make_network(
-    ...     "auto", n_features=64, n_classes=0, latent_dim=5, image_shape=(8, 8, 1), seed=0
-    ... )
-    >>> network(torch.rand(3, 5)).shape
-    torch.Size([3, 64])
+    >>> from skdpot.generative._torch.networks import named_network
+    >>> named_network("auto", 64, 0, 5, (8, 8, 1))(torch.rand(3, 5)).shape
+    torch.Size([3, 1, 8, 8])
     """
-    with _seeded(seed):
-        if isinstance(network, nn.Module):
-            body = copy.deepcopy(network)
-        elif isinstance(network, str):
-            body = _named(network, latent_dim, n_classes, n_features, image_shape)
-        elif callable(network):
-            body = network(latent_dim + n_classes, n_features)
-        else:
-            raise TypeError(
-                f"network must be a name, a torch.nn.Module or a callable, got {network!r}."
-            )
-    if not isinstance(body, nn.Module):
-        raise TypeError(f"network must return a torch.nn.Module, got {body!r}.")
-    return RowGenerator(body, n_features, image_shape).to("cpu", torch.float32)
+    if name == "auto":
+        name = "mlp" if image_shape is None else "dcgan"
+    if name == "mlp":
+        return perceptron(latent_dim, n_classes, n_features)
+    if name != "dcgan":
+        raise ValueError(
+            'network must be "auto", "mlp", "dcgan", a torch.nn.Module or a callable, '
+            f"got {name!r}."
+        )
+    if image_shape is None:
+        raise ValueError("network='dcgan' makes images, and needs an image_shape.")
+    return dcgan(latent_dim, n_classes, image_shape)
+
+
+# Fits in several threads would draw from, and restore, each other's state of PyTorch.
+_STATE_OF_TORCH = RLock()
 
 
 def default_latent_dim(n_features: int, image_shape: tuple[int, int, int] | None = None) -> int:
@@ -328,26 +288,12 @@ def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
         raise ValueError(f"these are the weights of another network: {error}") from error
 
 
-def _named(
-    name: str, latent_dim: int, n_classes: int, n_features: int, image_shape: Any
-) -> nn.Module:
-    if name == "auto":
-        name = "mlp" if image_shape is None else "dcgan"
-    if name == "mlp":
-        return perceptron(latent_dim, n_classes, n_features)
-    if name != "dcgan":
-        raise ValueError(
-            'network must be "auto", "mlp", "dcgan", a torch.nn.Module or a callable, '
-            f"got {name!r}."
-        )
-    if image_shape is None:
-        raise ValueError("network='dcgan' makes images, and needs an image_shape.")
-    return dcgan(latent_dim, n_classes, image_shape)
-
-
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Have PyTorch draw from a seed, on the CPU, and leave its state as it was."""
+def seeded(seed: int) -> Iterator[None]:
+    """Have PyTorch draw from 32 bits of a seed, on the CPU, and leave its state as it was.
+
+    Another thread that draws from PyTorch's own generator meanwhile gets draws of the same seed.
+    """
     with _STATE_OF_TORCH, torch.random.fork_rng(devices=[]), torch.device("cpu"):
         # torch.manual_seed would seed the generators of all GPUs, too.
         torch.default_generator.manual_seed(int(seed))
@@ -361,7 +307,7 @@ def _tensors(network: nn.Module) -> list[torch.Tensor]:
 def _output_and_gradient(network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Return a network's output, once that has been differentiated by its weights."""
     try:
-        with _seeded(0), torch.enable_grad():
+        with seeded(0), torch.enable_grad():
             output = network(inputs)
             if not output.requires_grad:
                 raise ValueError("the network's output has no gradient to train its weights by.")
@@ -373,6 +319,6 @@ def _output_and_gradient(network: nn.Module, inputs: torch.Tensor) -> torch.Tens
     return output.detach()
 
 
-def _check_finite(tensors: Any, what: str) -> None:
+def _check_finite(tensors: Iterable[torch.Tensor], what: str) -> None:
     if not all(bool(tensor.isfinite().all()) for tensor in tensors):
         raise ValueError(f"something in the network's {what} is infinite or not a number.")

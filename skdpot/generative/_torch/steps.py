@@ -9,12 +9,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from skdpot.generative._torch import transport
-from skdpot.privacy.noise import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism, NoiseSource
 
 
 def clip_whole(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
@@ -87,7 +87,7 @@ class NoisyGradients:
     """
 
     mechanism: GaussianMechanism | None
-    source: Any
+    source: NoiseSource | None
     device: torch.device
     secure: bool
 
@@ -112,13 +112,14 @@ class NoisyGradients:
 
     def _integer_noise(self, values: torch.Tensor) -> torch.Tensor:
         """Return noise in units of the grid, on the device."""
-        mechanism: Any = self.mechanism
+        mechanism, source = self.mechanism, self.source
+        assert mechanism is not None and source is not None
         if self.secure:
-            drawn = torch.as_tensor(mechanism.noise(len(values), self.source))
+            drawn = torch.as_tensor(mechanism.noise(len(values), source))
             return drawn.pin_memory().to(self.device, non_blocking=True)
         # Philox, seeded for each release with 64 bits of the source: fast, and not cryptographic.
         # From some of its output, and unlimited computing, the rest of that release follows.
-        high, low = self.source.bits(32, 2).tolist()
+        high, low = source.bits(32, 2).tolist()
         generator = torch.Generator(device=self.device).manual_seed(high << 32 | low)
         how: Any = {"device": self.device, "dtype": torch.float64}
         noise = torch.randn(values.shape, generator=generator, **how)
@@ -165,11 +166,11 @@ class Settings:
     reg: float
     l1_weight: float
     class_scale: float
-    clip_norm: float
-    per_point: bool
-    loss_weight: float
-    count_weight: float
-    count_noise: float
+    clip_norm: float = math.inf
+    per_point: bool = False
+    loss_weight: float = 1.0
+    count_weight: float = 1.0
+    count_noise: float = 0.0
 
     @property
     def cost(self) -> transport.GroundCost:
@@ -211,6 +212,7 @@ def latents(
     return torch.cat([uniform, torch.nn.functional.one_hot(labels, n_classes)], dim=1)
 
 
+@dataclass(eq=False, repr=False)
 class TrainingStep(ABC):
     """A training step, used for all steps of one training.
 
@@ -226,33 +228,21 @@ class TrainingStep(ABC):
         Source of public randomness: latent vectors and labels of generated points.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        network: torch.nn.Module,
-        release: NoisyGradients,
-        generator: torch.Generator,
-    ) -> None:
-        self._settings = settings
-        self._network = network
-        self.release = release
-        self._generator = generator
+    _settings: Settings
+    _network: torch.nn.Module
+    release: NoisyGradients
+    _generator: torch.Generator
+    # Released numbers beside the gradient.
+    n_further: ClassVar[int]
 
-    @staticmethod
-    @abstractmethod
-    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
+    @property
+    def vector_size(self) -> int:
         """Return the number of released numbers of a step."""
+        return self._settings.batch_size * self._settings.n_features + self.n_further
 
     @abstractmethod
     def backpropagate(self, batch: Batch) -> torch.Tensor:
         """Set the gradients of the network's parameters, and return the loss, both with noise."""
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return the state that later steps need."""
-        return {}
-
-    def restore(self, state: dict[str, torch.Tensor]) -> None:  # noqa: B027
-        """Continue from a state; the default has none."""
 
     def _generate(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return labels and generated points: of both terms, and then of the self term only."""
@@ -286,23 +276,19 @@ class PointStep(TrainingStep):
     gradient.
     """
 
-    @staticmethod
-    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return the number of released numbers of a step."""
-        # And the loss.
-        return settings.batch_size * settings.n_features + 1
+    # The loss.
+    n_further = 1
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
         """Set the gradients of the network's parameters, and return the loss, both with noise."""
-        settings, (records, record_labels) = self._settings, batch
-        n = settings.batch_size
+        settings, n = self._settings, self._settings.batch_size
         labels, points = self._generate()
-        private_value, public_value, private_gradient, public_gradient = transport.semi_debiased(
-            points.detach(), labels, records, record_labels, n=n, cost=settings.cost,
-            reg=settings.reg,
-        )  # fmt: skip
+        found = transport.semi_debiased(
+            points.detach(), labels, *batch, n=n, cost=settings.cost, reg=settings.reg
+        )
+        private_value, public_value, private_gradient, public_gradient = found
         # Without records, only noise is released.
-        public = public_gradient[:n] if len(records) else torch.zeros_like(points[:n])
+        public = public_gradient[:n] if len(batch[0]) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
         gradient = clip(private_gradient + public, settings.clip_norm)
         loss_share = (private_value.to(torch.float64) / self._range).clamp(0, settings.loss_weight)
@@ -314,6 +300,7 @@ class PointStep(TrainingStep):
         return self._range * share - public_value
 
 
+@dataclass(eq=False, repr=False)
 class RecordStep(TrainingStep):
     """Sums over records of bounded terms.
 
@@ -323,17 +310,13 @@ class RecordStep(TrainingStep):
     are distributed like the records.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    # The number of records, and the loss.
+    n_further = 2
+
+    def __post_init__(self) -> None:
         device = self._generator.device
         self._mean_count = torch.zeros((), device=device, dtype=torch.float64)
         self._n_steps = torch.zeros((), device=device, dtype=torch.int64)
-
-    @staticmethod
-    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return the number of released numbers of a step."""
-        # And the number of records, and the loss.
-        return settings.batch_size * settings.n_features + 2
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
         """Set the gradients of the network's parameters, and return the loss, both with noise."""
@@ -352,17 +335,6 @@ class RecordStep(TrainingStep):
         points.backward(gradient)
         return self._range * loss / count - self_value
 
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return the state that later steps need."""
-        return {"mean_count": self._mean_count, "n_steps": self._n_steps}
-
-    def restore(self, state: dict[str, torch.Tensor]) -> None:
-        """Continue from the state of an equal step."""
-        # Copies: steps change them in place.
-        device = self._generator.device
-        self._mean_count = state["mean_count"].to(device, copy=True)
-        self._n_steps = state["n_steps"].to(device, copy=True)
-
     def _sums(
         self, points: torch.Tensor, labels: torch.Tensor, potentials: torch.Tensor, batch: Batch
     ) -> list[torch.Tensor]:
@@ -376,8 +348,8 @@ class RecordStep(TrainingStep):
         blocks = []
         for start in range(0, max(len(records), 1), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            codes = None if record_labels is None else record_labels[rows]
-            blocks.append(self._sums_of_block(points, labels, potentials, records[rows], codes))
+            block = records[rows], None if record_labels is None else record_labels[rows]
+            blocks.append(self._sums_of_block(points, labels, potentials, block))
         gradients, losses = zip(*blocks, strict=True)
         count = torch.full((), len(records), device=points.device, dtype=torch.float64)
         return [
@@ -387,15 +359,10 @@ class RecordStep(TrainingStep):
         ]
 
     def _sums_of_block(
-        self,
-        points: torch.Tensor,
-        labels: torch.Tensor,
-        potentials: torch.Tensor,
-        records: torch.Tensor,
-        record_labels: torch.Tensor | None,
+        self, points: torch.Tensor, labels: torch.Tensor, potentials: torch.Tensor, batch: Batch
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the sums of gradients and of losses over up to `_BLOCK` records."""
-        settings = self._settings
+        settings, (records, record_labels) = self._settings, batch
         cost = transport.GroundCost(_on_grid(settings.l1_weight, _L1_GRID), settings.class_scale)
         records = _on_grid(records.to(torch.float64), _POINT_GRID)
         costs = _exact_squares(records, points)

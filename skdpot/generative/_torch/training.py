@@ -1,18 +1,13 @@
 """Training: a network, an optimiser, and steps."""
 
 import copy
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
 
-from skdpot.generative._torch import steps
-from skdpot.generative._torch.networks import RowGenerator, check_network, default_latent_dim
-from skdpot.generative._torch.networks import load_arrays as load_arrays
-from skdpot.generative._torch.networks import make_network as make_network
-from skdpot.generative._torch.networks import weights_to_arrays as weights_to_arrays
-from skdpot.privacy.noise import poisson_sample
+from skdpot.generative._torch import networks, steps
+from skdpot.privacy.noise import GaussianMechanism, NoiseSource, poisson_sample
 
 STEPS: dict[str, type[steps.TrainingStep]] = {
     "per_image": steps.PointStep,
@@ -49,23 +44,21 @@ def find_device(device: Any) -> torch.device:
 
 
 def generate(
-    network: RowGenerator,
+    network: networks.RowGenerator,
     latent_dim: int,
     n_classes: int,
     labels: Any,
-    n_rows: int,
     device: torch.device,
     seed: int,
 ) -> Any:
     """Return rows that a network makes.
 
-    A copy of the trained network computes. Labels are codes, or None without classes. Rows of shape
-    (n_rows, n_features) are from -1 to 1, in double precision, and depend only on the seed, up to
+    A copy of the trained network computes. Labels are codes, ignored without classes. Rows of shape
+    (n, n_features) are from -1 to 1, in double precision, and depend only on the seed, up to
     rounding.
     """
     generator = torch.Generator().manual_seed(seed)
-    codes = torch.zeros(n_rows, dtype=torch.long) if labels is None else torch.as_tensor(labels)
-    inputs = steps.latents(codes, latent_dim, n_classes, generator)
+    inputs = steps.latents(torch.as_tensor(labels), latent_dim, n_classes, generator)
     maker: Any = copy.deepcopy(network).to(device).eval()
     chunk_size = _CHUNK
     if device.type == "cpu" and any(weight.dim() == 4 for weight in maker.parameters()):
@@ -73,9 +66,9 @@ def generate(
         maker.to(memory_format=torch.channels_last)
         chunk_size = _IMAGES_IN_CACHE
     # Filled at once: between many small arrays that stay, memory would be left that none can use.
-    rows = torch.empty(n_rows, maker.n_features, dtype=torch.float64)
+    rows = torch.empty(len(inputs), maker.n_features, dtype=torch.float64)
     with torch.no_grad():
-        for start in range(0, n_rows, chunk_size):
+        for start in range(0, len(inputs), chunk_size):
             chunk = slice(start, start + chunk_size)
             rows[chunk] = maker(inputs[chunk].to(device))
     return rows.numpy()
@@ -96,18 +89,17 @@ class Trainer:
         How a step's vector is made, of `Settings`; for private records.
     """
 
-    network: RowGenerator
+    network: networks.RowGenerator
 
     def __init__(
         self, parameters: Any, space: Any, kind: str = "per_record", **vector: Any
     ) -> None:
         self.parameters, self.space, self.kind = parameters, space, kind
-        usual = default_latent_dim(space.n_features, space.image_shape)
+        usual = networks.default_latent_dim(space.n_features, space.image_shape)
         self.latent_dim = parameters.latent_dim or usual
         # The published regularisation, except for sums over records: there a larger one has every
         # generated point learn from more of them.
         reg = 0.04 * space.n_features if kind == "per_record" else 0.05
-        unclipped = {"clip_norm": math.inf, "per_point": False, "count_noise": 0.0}
         self.settings = steps.Settings(
             n_features=space.n_features,
             n_classes=space.n_classes,
@@ -117,45 +109,61 @@ class Trainer:
             reg=float(parameters.reg or reg),
             l1_weight=float(parameters.l1_weight),
             class_scale=float(parameters.class_scale),
-            **{**unclipped, "loss_weight": 1.0, "count_weight": 1.0, **vector},
+            **vector,
         )
 
-    @property
-    def name(self) -> str | None:
-        """Return the name of the network; None for one of the user's own."""
-        network = self.parameters.network
-        return network if isinstance(network, str) else None
+    def new_network(self, seed: int) -> networks.RowGenerator:
+        """Return a network with its first weights, or raise where there can be no such one.
 
-    def new_network(self, seed: int) -> RowGenerator:
-        """Return a network with its first weights, or raise where there can be no such one."""
-        return make_network(
-            self.parameters.network,
-            n_features=self.space.n_features,
-            n_classes=self.space.n_classes,
-            latent_dim=self.latent_dim,
-            image_shape=self.space.image_shape,
-            seed=seed,
-        )
+        It is on the CPU, in single precision. A module is copied, with its weights. First weights
+        of others depend only on the seed.
+        """
+        network, space = self.parameters.network, self.space
+        with networks.seeded(seed):
+            if isinstance(network, torch.nn.Module):
+                body: Any = copy.deepcopy(network)
+            elif isinstance(network, str):
+                sizes = space.n_features, space.n_classes, self.latent_dim
+                body = networks.named_network(network, *sizes, space.image_shape)
+            elif callable(network):
+                body = network(self.latent_dim + space.n_classes, space.n_features)
+            else:
+                raise TypeError(
+                    f"network must be a name, a torch.nn.Module or a callable, got {network!r}."
+                )
+        if not isinstance(body, torch.nn.Module):
+            raise TypeError(f"network must return a torch.nn.Module, got {body!r}.")
+        made = networks.RowGenerator(body, space.n_features, space.image_shape)
+        return made.to("cpu", torch.float32)
 
-    def start(self, network: RowGenerator, seed: int) -> Self:
-        """Train this network, which will be changed, with public randomness from a seed."""
-        check_network(network, self.latent_dim + self.space.n_classes)
+    def start(self, source: NoiseSource) -> Self:
+        """Make a network to be trained, with public randomness from a source."""
+        # Weights and inputs are independent of each other.
+        first_weights, seed = source.bits(62, 2).tolist()
+        network = self.new_network(first_weights)
+        networks.check_network(network, self.latent_dim + self.space.n_classes)
         self._device = find_device(self.parameters.device)
+        # A step of a copy is tried on made-up records: errors then occur before a charge.
+        self._begin(copy.deepcopy(network), seed)
+        self._dry_run()
+        self._begin(network, seed)
+        return self
+
+    def _begin(self, network: networks.RowGenerator, seed: int) -> None:
         self.network = network.to(self._device).train()
-        self._generator = torch.Generator(device=self._device).manual_seed(seed)
+        generator = torch.Generator(device=self._device).manual_seed(seed)
         rate = float(self.parameters.learning_rate)
         self._optimizer: torch.optim.Optimizer = torch.optim.SGD(network.parameters(), rate)
         if self.parameters.optimizer == "adam":
             # The decay of weights is that of the paper.
             self._optimizer = torch.optim.Adam(network.parameters(), rate, weight_decay=2e-5)
         no_noise = steps.NoisyGradients(None, None, self._device, secure=False)
-        self._step = STEPS[self.kind](self.settings, self.network, no_noise, self._generator)
-        return self
+        self._step = STEPS[self.kind](self.settings, self.network, no_noise, generator)
 
     def run(
         self,
         records: steps.Batch,
-        source: Any,
+        source: NoiseSource,
         n_steps: int,
         bar: Any,
         spent: Callable[[int], dict[str, str]] = lambda n_steps: {},
@@ -178,9 +186,11 @@ class Trainer:
     @property
     def vector_size(self) -> int:
         """Return how many numbers a step releases."""
-        return self._step.vector_size(self.settings, self.network)
+        return self._step.vector_size
 
-    def make_private(self, mechanism: Any, source: Any, *, secure: bool) -> None:
+    def make_private(
+        self, mechanism: GaussianMechanism | None, source: NoiseSource, *, secure: bool
+    ) -> None:
         """Set the mechanism by which steps release; None adds no noise."""
         self._step.release = steps.NoisyGradients(mechanism, source, self._device, secure)
 
@@ -209,38 +219,8 @@ class Trainer:
         self._optimizer.step()
         return loss
 
-    def dry_run(self) -> None:
-        """Try a step on made-up records, and forget it: errors then occur before a charge."""
-        # The same random numbers are drawn again in the first true step.
-        state, drawn = self.state(), self._generator.get_state()
-        weights = _to_cpu(self.network.state_dict())
+    def _dry_run(self) -> None:
+        """Make a step on made-up records."""
         n = self.settings.batch_size
         labels = torch.zeros(n, dtype=torch.long) if self.settings.n_classes else None
         self.step(self.hold(torch.zeros(n, self.settings.n_features), labels), torch.arange(n))
-        self.restore(state)
-        self.network.load_state_dict(weights)
-        self._generator.set_state(drawn)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state from which a training continues, on the CPU."""
-        return _to_cpu({"optimizer": self._optimizer.state_dict(), "step": self._step.state()})
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, if there is one."""
-        if state:
-            # The learning rate is that of this fit, and not of the one that is continued.
-            rate = self._optimizer.param_groups[0]["lr"]
-            self._optimizer.load_state_dict(state["optimizer"])
-            self._optimizer.param_groups[0]["lr"] = rate
-            self._step.restore(state["step"])
-
-
-def _to_cpu(state: Any) -> Any:
-    """Return a copy of a state in which all tensors are on the CPU."""
-    if isinstance(state, torch.Tensor):
-        return state.detach().cpu().clone()
-    if isinstance(state, Mapping):
-        return {name: _to_cpu(part) for name, part in state.items()}
-    if isinstance(state, list):
-        return [_to_cpu(part) for part in state]
-    return state

@@ -143,15 +143,6 @@ def _blocks(X: torch.Tensor, Y: torch.Tensor) -> Iterator[slice]:
         yield slice(start, start + height)
 
 
-# Between labelled images, this number of rounds leaves less than 0.2 % of a plan's mass in the
-# wrong place for 50 points on each side, about 1 % for 100, and up to 20 % for 200. The noise of a
-# gradient that is released is larger than the gradient.
-_N_ITER = 16
-# Pairs of updates with the kernel of a round: together about as dear as the kernel.
-_KEPT_UPDATES = 16
-_LN2 = math.log(2.0)
-
-
 @torch.no_grad()
 def sinkhorn(
     costs: torch.Tensor, reg: float, *, n_iter: int = 16, kept_updates: int = 16

@@ -12,7 +12,7 @@ from ._nodes import (
     welfare,
     welfare_bound,
 )
-from ._plans import consensus, optimal_plan, starting_amounts, starting_eta
+from ._plans import NetworkPlan, consensus, optimal_plan, starting_amounts, starting_eta
 
 # The other names are for the rooms above.
 __all__ = ["ConcaveUtility", "LinearUtility", "LogUtility", "QuadraticUtility", "optimal_plan"]

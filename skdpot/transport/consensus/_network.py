@@ -28,7 +28,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
-from ..kernels import kernel, longest_row, part, sorted_places
+from ..kernels import kernel, longest_row, part
 
 # Typical rounding error of a sum of amounts, and accepted violation of a bound, as shares of the
 # largest bound (or of 1, if all are smaller).
@@ -176,16 +176,11 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     counts = np.bincount(sources, minlength=n_sources)
     nodes = np.repeat(np.arange(n_targets), np.diff(indptr))
     return BipartiteNetwork(
-        Side(
-            indptr,
-            sources,
-            positions.astype(np.int32),
-            *_bounds(target_bounds, n_targets, "target"),
-        ),
+        Side(indptr, sources, positions, *_bounds(target_bounds, n_targets, "target")),
         Side(
             np.concatenate([[0], np.cumsum(counts)]),
             nodes[source_order],
-            source_order.astype(np.int32),
+            source_order,
             *_bounds(source_bounds, n_sources, "source"),
         ),
     )
@@ -250,7 +245,7 @@ def check_feasible(network: BipartiteNetwork) -> None:
     # Complete networks, the usual ones, need no search.
     if all(_are_served(needy, giving) for needy, giving, *_ in pairs):
         return
-    stuck = rounded(network, np.zeros(network.n_edges), soon=False)[1]
+    stuck = rounded(network, np.zeros(network.n_edges))[1]
     if stuck is None:
         return
     needy, giving, names, neighbour_names, verb, other_verb = pairs[stuck[0]]
@@ -287,8 +282,6 @@ def rounded(
     gains: np.ndarray | None = None,
     bends: np.ndarray | None = None,
     source_levels: np.ndarray | None = None,
-    *,
-    soon: bool = True,
 ) -> tuple[np.ndarray | None, tuple[int, np.ndarray] | None]:
     """Return a feasible plan near some amounts, or None, and the nodes that cannot be served.
 
@@ -298,25 +291,19 @@ def rounded(
     edges with the largest gain above that are filled first.
 
     Bounds hold to 1e-13 of the largest of them (or of 1), or to 1e-15 of their total; doubles may
-    allow no nearer plan.
-
-    Nodes that cannot be served, if any, are those of a side (0 or 1), as marks. Unless it must be
-    soon, a search for paths ends only where there are none, and shortages within the tolerance of
-    feasibility are accepted.
+    allow no nearer plan. Nodes that cannot be served, if any, are those of a side (0 or 1), as
+    marks: they are short by more than the tolerance of feasibility.
     """
-    # The search for augmenting paths stops after `max_looks` visits to every edge on average, but
-    # not before `free_looks` visits in total.
-    max_looks, free_looks = 5, 1_000_000
     # Accepted violation as a share of the total: the totals of both sides' bounds may differ by as
     # much if they should be equal.
     accepted_of_total = 1e-15
     targets, sources = network.targets, network.sources
-    # Same type as the sources' positions, so that kernels are compiled once for both sides.
-    identity = np.arange(network.n_edges, dtype=sources.positions.dtype)
     # A copy, which all kernels below change.
     plan = np.maximum(amounts, 0.0)
-    _scale_down(targets.indptr, identity, targets.upper, plan)
-    _scale_down(sources.indptr, sources.positions, sources.upper, plan)
+    for side, nodes in ((targets, targets.nodes), (sources, targets.neighbours)):
+        sums = np.bincount(nodes, plan, side.n_nodes)
+        # Nodes above their upper bound give up the same share on all edges.
+        plan *= np.divide(side.upper, sums, out=np.ones(len(sums)), where=sums > side.upper)[nodes]
     # Without gains any edge is as good as another for what lower bounds require.
     worth = np.zeros_like(plan) if gains is None else gains
     if source_levels is not None:
@@ -325,36 +312,28 @@ def rounded(
     nothing = NOTHING * unit
     total = max(float(side.lower.sum()) for side in (targets, sources))
     accepted = max(_ACCEPTED * unit, accepted_of_total * total)
-    sums = targets.sums(plan), sources.sums(plan[sources.positions])
-    target_side = (targets.indptr, targets.neighbours, identity, targets.lower, targets.upper)
-    source_side = (
-        sources.indptr, sources.neighbours, sources.positions, sources.lower, sources.upper,
-    )  # fmt: skip
-    sides = [(target_side, sums[0]), (source_side, sums[1])]
-    directions = [sides[0] + sides[1], sides[1] + sides[0]]
-    everywhere, unlimited = np.ones(len(plan), bool), np.full(1, np.inf)
+    # Same type as the sources' positions, so that kernels are compiled once for both sides.
+    identity = np.arange(network.n_edges, dtype=sources.positions.dtype)
+    sides = [
+        (side.indptr, side.neighbours, places, side.lower, side.upper, side.sums(plan[places]))
+        for side, places in ((targets, identity), (sources, sources.positions))
+    ]
+    directions = sides, sides[::-1]
+    limits = np.full(len(plan), np.inf)
     # Greedily first: it serves nearly all, and paths take longer.
-    for needy, got, giving, gave in directions:
-        _fill(*needy[:4], got, giving[4], gave, plan, worth, everywhere, unlimited, nothing)
-    looks = max(max_looks * len(plan), free_looks) if soon else 1 << 62
-    allowed = accepted if soon else max(accepted, _TOLERANCE * total)
-    for place, (needy, got, giving, gave) in enumerate(directions):
+    for needy, giving in directions:
+        _fill(needy, giving, needy[3], plan, worth, limits, nothing)
+    for place, (needy, giving) in enumerate(directions):
         # Both sides in turn; serving one keeps the sums of the other within their bounds.
-        reached = np.zeros(len(got), bool)
-        if not _augment(
-            *needy[:4], got, *giving[:3], giving[4], gave, plan, nothing, allowed, looks, reached
-        ):
-            return None, (place, reached)
+        unserved = _augment(needy, giving, plan, nothing, max(accepted, _TOLERANCE * total))
+        if unserved.any():
+            return None, (place, unserved)
     if gains is not None:
         # Gains that fall with the amount must not be filled beyond where they vanish.
-        limits = unlimited
-        if bends is not None and bends.any():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                limits = np.where(bends > 0, gains / bends, np.inf)
-        _fill(
-            *target_side[:3], targets.upper, sums[0], sources.upper, sums[1], plan, worth,
-            gains > 0, limits, nothing,
-        )  # fmt: skip
+        if bends is not None:
+            np.divide(gains, bends, out=limits, where=bends > 0)
+        np.copyto(limits, 0.0, where=gains <= 0)
+        _fill(*sides, targets.upper, plan, worth, limits, nothing)
     return (plan if network.violation(plan) <= accepted else None), None
 
 
@@ -368,32 +347,18 @@ def max_bound(network: BipartiteNetwork) -> float:
 
 
 @kernel
-def _scale_down(indptr, places, upper, plan):
-    """Scale down the amounts of every node that exceeds its upper bound."""
-    for node in range(len(upper)):
-        # Added up in the order of the edges, as everywhere: bits do not depend on other nodes.
-        total = 0.0
-        for k in range(indptr[node], indptr[node + 1]):
-            total += plan[places[k]]
-        if total > upper[node]:
-            factor = upper[node] / total
-            for k in range(indptr[node], indptr[node + 1]):
-                plan[places[k]] *= factor
+def _fill(needy, giving, goals, plan, worth, limits, nothing):
+    """Fill every node up to its goal on edges with capacity, the most valuable first.
 
-
-@kernel
-def _fill(
-    indptr, neighbours, places, goals, sums, other_upper, other_sums, plan, worth, allowed, limits,
-    nothing,
-):  # fmt: skip
-    """Fill every node up to its goal on allowed edges with capacity, the most valuable first.
-
-    `limits` are the largest additions to the edges, or one number for all.
+    A side is its arrays: indptr, neighbours, places in the plan, lower and upper bounds, and sums,
+    which change. `limits` are the largest additions to the edges.
     """
+    indptr, neighbours, places, _, _, sums = needy
+    _, _, _, _, most, given = giving
     n_open = 0
-    for giver in range(len(other_upper)):
+    for giver in range(len(most)):
         # When no giver has room any more, all further nodes can be left out.
-        n_open += other_upper[giver] - other_sums[giver] > nothing
+        n_open += most[giver] - given[giver] > nothing
     for node in range(len(goals)):
         missing = goals[node] - sums[node]
         if missing <= nothing or n_open == 0:
@@ -404,20 +369,19 @@ def _fill(
         count = 0
         for k in range(start, stop):
             giver = neighbours[k]
-            if other_upper[giver] - other_sums[giver] > nothing and allowed[places[k]]:
+            if most[giver] - given[giver] > nothing and limits[places[k]] > 0:
                 candidates[count] = k
-                # The sort is ascending, and the most valuable edge is wanted first.
+                # The sort is ascending and stable, and the most valuable edge is wanted first.
                 keys[count] = -worth[places[k]]
                 count += 1
-        for i in sorted_places(keys[:count]):
+        for i in np.argsort(keys[:count], kind="mergesort"):
             k = candidates[i]
             giver, edge = neighbours[k], places[k]
-            room = other_upper[giver] - other_sums[giver]
-            limit = limits[edge] if len(limits) > 1 else limits[0]
-            amount = min(missing, room, limit)
+            room = most[giver] - given[giver]
+            amount = min(missing, room, limits[edge])
             plan[edge] += amount
             sums[node] += amount
-            other_sums[giver] += amount
+            given[giver] += amount
             missing -= amount
             n_open -= room - amount <= nothing
             if missing <= nothing:
@@ -425,96 +389,92 @@ def _fill(
 
 
 @kernel
-def _augment(
-    indptr, neighbours, places, lower, sums, back_indptr, back_neighbours, back_places, back_upper,
-    back_sums, plan, nothing, accepted, looks, reached,
-):  # fmt: skip
-    """Serve all nodes below their bounds along shortest paths; return whether all are served.
+def _augment(needy, giving, plan, nothing, accepted):
+    """Serve all nodes below their bounds along shortest paths; return marks of those that are not.
 
-    If one cannot be, `reached` marks the nodes to which its search led: together they must have
-    more than all their neighbours may give. The search is given up after a number of looks.
-    A node takes from a giver. The giver has capacity, or takes as much back from another node. That
-    node can spare it, or takes from another giver, and so on.
+    These are all nodes to which the search of one that cannot be served led: together they must
+    have more than all their neighbours may give. A node takes from a giver. The giver has capacity,
+    or takes as much back from another node. That node can spare it, or takes from another giver,
+    and so on.
     """
-    n_nodes = len(lower)
-    taken_edges = np.empty(len(back_upper), np.int64)
-    given_edges = np.empty(n_nodes, np.int64)
-    seen_node = np.empty(n_nodes, np.int64)
-    seen_node[:] = -1
-    seen_giver = np.empty(len(back_upper), np.int64)
-    seen_giver[:] = -1
-    # Predecessors on a path: the node before a giver, and the giver before a node.
-    node_before = np.empty(len(back_upper), np.int64)
-    giver_before = np.empty(n_nodes, np.int64)
+    lower, sums = needy[3], needy[5]
+    most, given = giving[4], giving[5]
+    n_nodes, n_givers = len(lower), len(most)
+    unserved = np.zeros(n_nodes, np.bool_)
+    # Of a giver: the edge on which a node takes from it, that node, and the search that found it.
+    # Of a node: the edge on which it gives back, the giver that it does so to, and the search.
+    of_givers = np.zeros((3, n_givers), np.int64)
+    of_nodes = np.zeros((3, n_nodes), np.int64)
     queue = np.empty(n_nodes, np.int64)
-    search, all_served = 0, True
+    search = 0
     for start in range(n_nodes):
         while lower[start] - sums[start] > nothing:
             search += 1
-            # Numbers of searches instead of flags, which would have to be cleared.
-            seen_node[start] = search
-            queue[0] = start
-            head, tail = 0, 1
-            giver, spare = -1, -1
-            while head < tail and giver < 0 and spare < 0:
-                node = queue[head]
-                head += 1
-                looks -= indptr[node + 1] - indptr[node]
-                for k in range(indptr[node], indptr[node + 1]):
-                    neighbour = neighbours[k]
-                    if seen_giver[neighbour] == search:
-                        continue
-                    seen_giver[neighbour] = search
-                    taken_edges[neighbour], node_before[neighbour] = places[k], node
-                    # Breadth first, so that the path found is a shortest one.
-                    if back_upper[neighbour] - back_sums[neighbour] > nothing:
-                        giver = neighbour
-                        break
-                    looks -= back_indptr[neighbour + 1] - back_indptr[neighbour]
-                    for j in range(back_indptr[neighbour], back_indptr[neighbour + 1]):
-                        another = back_neighbours[j]
-                        if seen_node[another] == search or plan[back_places[j]] <= nothing:
-                            continue
-                        seen_node[another] = search
-                        given_edges[another], giver_before[another] = back_places[j], neighbour
-                        if sums[another] - lower[another] > nothing:
-                            spare = another
-                            break
-                        queue[tail] = another
-                        tail += 1
-                    if spare >= 0:
-                        break
-            # Many long paths would take longer than the projection that is made instead.
-            if looks < 0:
-                return False
-            if giver < 0 and spare < 0:
+            giver, spare = _path(
+                start, search, needy, giving, plan, nothing, of_givers, of_nodes, queue
+            )
+            if giver < 0:
                 if lower[start] - sums[start] > accepted:
-                    all_served = False
-                    for other in range(n_nodes):
-                        reached[other] |= seen_node[other] == search
+                    unserved |= of_nodes[2] == search
                 break
-            if spare >= 0:
-                amount = min(lower[start] - sums[start], sums[spare] - lower[spare])
-                node = spare
-            else:
-                amount = min(lower[start] - sums[start], back_upper[giver] - back_sums[giver])
-                node = node_before[giver]
             # No edge on the path may give back more than it has.
-            step = node
-            while step != start:
-                amount = min(amount, plan[given_edges[step]])
-                step = node_before[giver_before[step]]
+            amount = lower[start] - sums[start]
+            if spare >= 0:
+                amount = min(amount, sums[spare] - lower[spare], plan[of_nodes[0, spare]])
+            else:
+                amount = min(amount, most[giver] - given[giver])
+            node = of_givers[1, giver]
+            while node != start:
+                amount = min(amount, plan[of_nodes[0, node]])
+                node = of_givers[1, of_nodes[1, node]]
             if spare >= 0:
                 sums[spare] -= amount
+                plan[of_nodes[0, spare]] -= amount
             else:
-                back_sums[giver] += amount
-                plan[taken_edges[giver]] += amount
+                given[giver] += amount
             sums[start] += amount
+            plan[of_givers[0, giver]] += amount
+            node = of_givers[1, giver]
             while node != start:
-                plan[given_edges[node]] -= amount
-                plan[taken_edges[giver_before[node]]] += amount
-                node = node_before[giver_before[node]]
-    return all_served
+                giver = of_nodes[1, node]
+                plan[of_nodes[0, node]] -= amount
+                plan[of_givers[0, giver]] += amount
+                node = of_givers[1, giver]
+    return unserved
+
+
+@part
+def _path(start, search, needy, giving, plan, nothing, of_givers, of_nodes, queue):
+    """Search breadth first for a giver with capacity, or one that can take from a node to spare.
+
+    Return that giver and node, or -1; the rows of `of_givers` and `of_nodes` lead back from them.
+    """
+    indptr, neighbours, places, lower, _, sums = needy
+    back_indptr, back_neighbours, back_places, _, most, given = giving
+    # Numbers of searches instead of flags, which would have to be cleared.
+    of_nodes[2, start] = search
+    queue[0] = start
+    head, tail = 0, 1
+    while head < tail:
+        node = queue[head]
+        head += 1
+        for k in range(indptr[node], indptr[node + 1]):
+            giver = neighbours[k]
+            if of_givers[2, giver] == search:
+                continue
+            of_givers[0, giver], of_givers[1, giver], of_givers[2, giver] = places[k], node, search
+            if most[giver] - given[giver] > nothing:
+                return giver, -1
+            for j in range(back_indptr[giver], back_indptr[giver + 1]):
+                other, edge = back_neighbours[j], back_places[j]
+                if of_nodes[2, other] == search or plan[edge] <= nothing:
+                    continue
+                of_nodes[0, other], of_nodes[1, other], of_nodes[2, other] = edge, giver, search
+                if sums[other] - lower[other] > nothing:
+                    return giver, other
+                queue[tail] = other
+                tail += 1
+    return -1, -1
 
 
 @part(fastmath=_SUMS)
@@ -536,10 +496,7 @@ def _weighted_level(values, weights, mass, start):
     total, weight = _weighted_above(values, weights, level)
     # Above the start there is nothing: the largest value alone gives a level below the root.
     if weight == 0.0:
-        best = 0
-        for k in range(1, len(values)):
-            if values[k] > values[best]:
-                best = k
+        best = np.argmax(values)
         level = values[best] - mass / weights[best]
         total, weight = _weighted_above(values, weights, level)
         if weight == 0.0:
@@ -584,77 +541,32 @@ def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
             amounts[edge] = max(values[edge] - level, 0.0)
 
 
-class Repairer:
-    """Projects arrays of amounts onto the feasible plans of one network, one after the other.
+class _Projection:
+    """The projection of amounts onto the feasible plans, by the multipliers of the nodes."""
 
-    The multipliers of one projection are the start of the next.
+    def __init__(self, network: BipartiteNetwork, values: np.ndarray) -> None:
+        self.network, self.values = network, values
+        self.source_values = values[network.sources.positions]
+        self.target_levels, self.source_levels = map(np.zeros, network.shape)
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    """
-
-    def __init__(self, network: BipartiteNetwork):
-        self.network = network
-        n_targets, n_sources = network.shape
-        self.target_levels = np.zeros(n_targets)
-        self.source_levels = np.zeros(n_sources)
-        self.unit = max_bound(network)
-
-    def __call__(self, amounts: np.ndarray) -> np.ndarray:
-        """Return the nearest feasible plan."""
-        accepted_distance = 1e-10
-        # Of the projection onto the plans.
-        max_sweeps = 2000
-        values = np.ascontiguousarray(amounts, dtype=np.float64)
-        # Plans stay as they are, to the last bit.
-        if self.network.violation(values) == 0.0:
-            return values.copy()
-        self._values = values
-        self._source_values = values[self.network.sources.positions]
-        plan = self._sweep()
-        best, least = plan, np.inf
-        for _ in range(max_sweeps):
-            sums = self.network.targets.sums(plan)
-            excess = self._excess(sums)
-            error = float(np.abs(excess).max(initial=0.0))
-            # Newton steps may overshoot near the end: the best plan so far is kept.
-            if error < least:
-                best, least = plan, error
-            if error <= _PRECISION * self.unit:
-                break
-            plan = self._advance(plan, excess)
-        # The remaining violation is mostly below the precision of the projection, but above
-        # rounding errors.
-        cleaned, _ = rounded(self.network, best)
-        if cleaned is not None:
-            return cleaned
-        if least > accepted_distance * self.unit:
-            check_feasible(self.network)
-            raise RuntimeError(
-                f"The projection onto the feasible plans stopped {least:.3g} away from "
-                "them: divide bounds and amounts by a number, so that both are near one."
-            )
-        return best
-
-    def _sweep(self) -> np.ndarray:
+    def sweep(self) -> np.ndarray:
         """Minimise over the multipliers of the targets and then of the sources; return the plan."""
         targets, sources = self.network.targets, self.network.sources
-        amounts = np.empty_like(self._values)
+        amounts = np.empty_like(self.values)
         nearest_on_side(
             targets.indptr, targets.lower, targets.upper,
-            self._values - self.source_levels[targets.neighbours], self.target_levels, amounts,
+            self.values - self.source_levels[targets.neighbours], self.target_levels, amounts,
         )  # fmt: skip
-        values = self._source_values - self.target_levels[sources.neighbours]
+        values = self.source_values - self.target_levels[sources.neighbours]
         nearest_on_side(
             sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
         )
         return amounts[targets.positions]
 
-    def _excess(self, sums: np.ndarray) -> np.ndarray:
+    def excess(self, plan: np.ndarray) -> np.ndarray:
         """Return how far the sums of targets are from the bounds that their multipliers require."""
         targets, levels = self.network.targets, self.target_levels
+        sums = targets.sums(plan)
         # A multiplier stands for the bound that it pushes at; without one, any sum within will do.
         inside = np.clip(sums, targets.lower, targets.upper)
         bound = np.where(levels > 0, targets.upper, np.where(levels < 0, targets.lower, inside))
@@ -670,16 +582,16 @@ class Repairer:
             total += float(side.lower @ np.minimum(levels, 0.0))
         return total
 
-    def _advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
+    def advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
         """Return the plan of a sweep, or of a Newton step and a sweep if that is better."""
         start = self.target_levels.copy(), self.source_levels.copy()
         target_step, source_step = self._newton_step(plan, excess)
-        swept = self._sweep()
+        swept = self.sweep()
         value, levels = self._objective(swept), (self.target_levels, self.source_levels)
         for length in (1.0, 0.25):
             self.target_levels = _stepped(start[0], length * target_step)
             self.source_levels = _stepped(start[1], length * source_step)
-            stepped = self._sweep()
+            stepped = self.sweep()
             if self._objective(stepped) <= value:
                 return stepped
         self.target_levels, self.source_levels = levels
@@ -755,8 +667,35 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     >>> repair(network, [2.0, 0.0, 0.0, -1.0]).round(3) + 0.0
     array([0.833, 0.167, 0.   , 0.333])
     """
-    amounts = np.asarray(amounts, dtype=np.float64)
+    accepted_distance, max_sweeps = 1e-10, 2000
+    amounts = np.ascontiguousarray(amounts, dtype=np.float64)
     if amounts.shape != (network.n_edges,) or not np.isfinite(amounts).all():
         shape = (network.n_edges,)
         raise ValueError(f"amounts must be finite, of shape {shape}, got {amounts.shape}.")
-    return Repairer(network)(amounts)
+    # Plans stay as they are, to the last bit.
+    if network.violation(amounts) == 0.0:
+        return amounts.copy()
+    unit, projection = max_bound(network), _Projection(network, amounts)
+    plan = projection.sweep()
+    best, least = plan, np.inf
+    for _ in range(max_sweeps):
+        excess = projection.excess(plan)
+        error = float(np.abs(excess).max(initial=0.0))
+        # Newton steps may overshoot near the end: the best plan so far is kept.
+        if error < least:
+            best, least = plan, error
+        if error <= _PRECISION * unit:
+            break
+        plan = projection.advance(plan, excess)
+    # The remaining violation is mostly below the precision of the projection, but above rounding
+    # errors.
+    cleaned, _ = rounded(network, best)
+    if cleaned is not None:
+        return cleaned
+    if least > accepted_distance * unit:
+        check_feasible(network)
+        raise RuntimeError(
+            f"The projection onto the feasible plans stopped {least:.3g} away from them: divide "
+            "bounds and amounts by a number, so that both are near one."
+        )
+    return best

@@ -34,7 +34,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels import kernel, longest_row, part
+from ..kernels import kernel, part
 from ._network import BipartiteNetwork, Side, level_within
 
 FAMILIES = ("linear", "quadratic", "log")
@@ -44,8 +44,6 @@ _METHODS = ("value", "derivative", "second_derivative", "take")
 _BISECTIONS = 45
 _MAX_STEPS = 200
 _PRECISION = 1e-14
-# Edges whose messages are fetched together.
-_BLOCK = 4096
 
 
 class ConcaveUtility(Protocol):
@@ -66,45 +64,6 @@ class ConcaveUtility(Protocol):
 
     def take(self, edges: np.ndarray) -> "ConcaveUtility":
         """Return the utilities of the edges at some positions, in that order."""
-
-
-@dataclass(frozen=True, eq=False)
-class LinearUtility:
-    """Utilities ``slope * x``.
-
-    Parameters
-    ----------
-    slopes : array-like of shape (n_edges,)
-        Utility of one unit of amount.
-
-    Examples
-    --------
-    >>> from skdpot.transport.consensus import LinearUtility
-    >>> LinearUtility([1.0, 3.0]).value([2.0, 2.0])
-    array([2., 6.])
-    """
-
-    slopes: np.ndarray
-
-    def __post_init__(self) -> None:
-        # The dataclass is frozen, and users may pass lists.
-        object.__setattr__(self, "slopes", _parameters(self.slopes, "slopes"))
-
-    def value(self, amounts: Any) -> np.ndarray:
-        """Return the utility of the amount on every edge."""
-        return self.slopes * np.asarray(amounts)
-
-    def derivative(self, amounts: Any) -> np.ndarray:
-        """Return the slopes."""
-        return self.slopes + np.zeros_like(amounts)
-
-    def second_derivative(self, amounts: Any) -> np.ndarray:
-        """Return zeros."""
-        return np.zeros_like(amounts)
-
-    def take(self, edges: np.ndarray) -> "LinearUtility":
-        """Return the utilities of the edges at some positions."""
-        return LinearUtility(self.slopes[edges])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +88,7 @@ class QuadraticUtility:
     curvatures: np.ndarray
 
     def __post_init__(self) -> None:
+        # The dataclass is frozen, and users may pass lists.
         object.__setattr__(self, "slopes", _parameters(self.slopes, "slopes"))
         curvatures = _parameters(self.curvatures, "curvatures", len(self.slopes))
         if (curvatures < 0).any():
@@ -158,6 +118,30 @@ class QuadraticUtility:
         gains = self.slopes - prices
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.where(gains > 0, np.minimum(gains / self.curvatures, caps), 0.0)
+
+
+class LinearUtility(QuadraticUtility):
+    """Utilities ``slope * x``.
+
+    Parameters
+    ----------
+    slopes : array-like of shape (n_edges,)
+        Utility of one unit of amount.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import LinearUtility
+    >>> LinearUtility([1.0, 3.0]).value([2.0, 2.0])
+    array([2., 6.])
+    """
+
+    def __init__(self, slopes: Any) -> None:
+        slopes = _parameters(slopes, "slopes")
+        super().__init__(slopes, np.zeros_like(slopes))
+
+    def take(self, edges: np.ndarray) -> "LinearUtility":
+        """Return the utilities of the edges at some positions."""
+        return LinearUtility(self.slopes[edges])
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +216,7 @@ def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
 def check_utility(utility: Any, n_edges: int, name: str = "utility") -> None:
     """Raise unless a utility has this number of edges; a user's own class may not check it."""
     _check_methods(utility, name)
-    if isinstance(utility, LinearUtility | QuadraticUtility):
+    if isinstance(utility, QuadraticUtility):
         shape = utility.slopes.shape
     elif isinstance(utility, LogUtility):
         shape = utility.weights.shape
@@ -281,18 +265,6 @@ def _parameters(values: Any, name: str, length: int | None = None) -> np.ndarray
 
 
 @part
-def _gather(first, last, positions, received, arrived):
-    """Fetch the messages of the edges from `first`, at least up to `last`; return the end.
-
-    They are scattered in memory, so fetching many at a time is faster.
-    """
-    end = min(max(last, first + _BLOCK), len(positions))
-    for edge in range(first, end):
-        arrived[edge - first] = received[positions[edge]]
-    return end
-
-
-@part
 def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
     """Update a node's agreed amounts and prices by the messages of the last round.
 
@@ -316,22 +288,19 @@ def _side(answer):
     """Return a kernel: every node of a side absorbs the last messages and answers.
 
     `answer` is a part that turns a node's values into its amounts, and returns its multiplier. It
-    may also write to `spare`, which is as long.
+    may also write to `spare`, which is as long. `arrived` are the other side's messages, in the
+    order of this side.
     """
 
     def side(
-        indptr, positions, lower, upper, parameters, sent, received, sign, rates, agreed, prices,
-        multipliers, amounts,
+        indptr, lower, upper, parameters, sent, arrived, sign, rates, agreed, prices, multipliers,
+        amounts,
     ):  # fmt: skip
-        arrived = np.empty(longest_row(indptr) + _BLOCK)
-        start, end = 0, 0
         for node in range(len(lower)):
             first, last = indptr[node], indptr[node + 1]
             if first == last:
                 continue
-            if last > end:
-                start, end = first, _gather(first, last, positions, received, arrived)
-            values, spare = amounts[first:last], arrived[first - start : last - start]
+            values, spare = amounts[first:last], arrived[first:last]
             _absorb(first, sent, spare, sign, rates, agreed, prices, values)
             multipliers[node] = answer(
                 values, spare, first, parameters, rates[0], lower[node], upper[node],
@@ -437,8 +406,8 @@ quadratic_side, log_side = map(_side, (_quadratic_answer, _log_answer))
 
 
 def general_side(
-    indptr, positions, lower, upper, parameters, sent, received, sign, rates, agreed, prices,
-    multipliers, amounts,
+    indptr, lower, upper, parameters, sent, arrived, sign, rates, agreed, prices, multipliers,
+    amounts,
 ):  # fmt: skip
     """Let every node of a side absorb the last messages and answer, for any utilities."""
     most_doublings = 1000
@@ -446,10 +415,9 @@ def general_side(
     (utility,) = parameters
     eta, relaxation, shift = rates
     # All nodes at once, since a user's utility is called for all edges.
-    other_messages = received[positions]
     agreed *= 1.0 - relaxation
-    agreed += relaxation * (0.5 * (sent + other_messages))
-    prices += 0.5 * relaxation * eta * sign * (sent - other_messages) + shift
+    agreed += relaxation * (0.5 * (sent + arrived))
+    prices += 0.5 * relaxation * eta * sign * (sent - arrived) + shift
     n_nodes = len(lower)
     nodes = np.repeat(np.arange(n_nodes), np.diff(indptr))
     zero_slopes = utility.derivative(np.zeros_like(prices)) - sign * prices
@@ -562,8 +530,8 @@ class SideState:
         amounts, last = self._answers
         self._answers = last, amounts
         self._solver(
-            self.side.indptr, self.side.positions, self.side.lower, self.side.upper,
-            self._parameters, sent, received, self.sign, (eta, relaxation, shift), self.agreed,
+            self.side.indptr, self.side.lower, self.side.upper, self._parameters, sent,
+            received.take(self.side.positions), self.sign, (eta, relaxation, shift), self.agreed,
             self.prices, self.multipliers, amounts,
         )  # fmt: skip
         return amounts
@@ -571,8 +539,6 @@ class SideState:
 
 def _solver_of(utility: Any) -> tuple[Any, tuple]:
     """Return the function that answers for a family of utilities, and the family's parameters."""
-    if isinstance(utility, LinearUtility):
-        return quadratic_side, (utility.slopes, np.zeros_like(utility.slopes))
     if isinstance(utility, QuadraticUtility):
         return quadratic_side, (utility.slopes, utility.curvatures)
     if isinstance(utility, LogUtility):

@@ -18,7 +18,7 @@ from scipy import sparse
 from ..exact import cheapest_flow
 from ..simplex import LARGEST_COST, TOTAL_MASS
 from . import _network
-from ._nodes import LinearUtility, SideState, check_utility, welfare, welfare_bound
+from ._nodes import ConcaveUtility, LinearUtility, SideState, check_utility, welfare, welfare_bound
 
 Messages = tuple[np.ndarray, np.ndarray]
 Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
@@ -27,7 +27,7 @@ Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
 _WORTH_A_THREAD = 20_000
 # Number of rounds between two checks of the gap, and between two changes of the penalty.
 _CHECK_EVERY = 20
-_HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
+HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,34 +49,34 @@ class NetworkPlan:
     bound : float
         Upper bound of the welfare of all plans. Of rounds it is the smallest that was proved or,
         without a tolerance, that of `prices`.
-    n_programs : int
-        Number of programs solved for the optimal plan: more than one if the price of a shortage was
-        raised.
     agreed : ndarray of shape (n_edges,) or None
         Amounts that targets and sources agreed on in rounds, feasible only in the limit.
     primal_residual, dual_residual : float
         Euclidean norms, as last measured in rounds: of the difference of the two sides' amounts,
-        and of eta times the last change of their mean.
+        and of eta times the last change of their mean; 0 without rounds.
     n_iter : int
-        Number of rounds.
+        Number of rounds, or of programs solved for the optimal plan: more than one if the price of
+        a shortage was raised.
     converged : bool
         Whether the gap is within the tolerance.
     history : dict of str to ndarray
         ``n_iter``, ``eta``, ``shift``, ``primal_residual``, ``dual_residual``, ``welfare`` and
-        ``bound`` at the checked rounds; the last two are NaN without a tolerance.
+        ``bound`` at the checked rounds; the last two are NaN without a tolerance. Arrays are empty
+        without rounds.
     """
 
     plan: np.ndarray
     prices: np.ndarray
     welfare: float
     bound: float
-    n_programs: int = 0
-    agreed: Any = None
-    primal_residual: float = math.nan
-    dual_residual: float = math.nan
-    n_iter: int = 0
+    n_iter: int
+    agreed: np.ndarray | None = None
+    primal_residual: float = 0.0
+    dual_residual: float = 0.0
     converged: bool = True
-    history: dict[str, np.ndarray] = field(default_factory=dict)
+    history: dict[str, np.ndarray] = field(
+        default_factory=lambda: {name: np.empty(0) for name in HISTORY}
+    )
 
     @property
     def gap(self) -> float:
@@ -115,7 +115,6 @@ def consensus(
     tol: float | None = 1e-3,
     max_iter: int = 1000,
     release: Release | None = None,
-    n_threads: int = 2,
 ) -> NetworkPlan:
     """Find a plan with nearly the largest welfare, by messages between targets and sources.
 
@@ -146,8 +145,6 @@ def consensus(
     release : callable or None, default=None
         ``release(n_iter, eta, targets, sources)`` returns the messages to send instead of the
         amounts of the targets and of the sources, each in the order of its side.
-    n_threads : {1, 2}, default=2
-        With 2, both sides answer at the same time. The result is the same.
 
     Returns
     -------
@@ -180,30 +177,23 @@ def consensus(
     >>> result.plan.round(3) + 0.0, round(result.welfare, 3)
     (array([1., 0., 0., 1.]), 8.0)
     """
-    if not 0 < eta < math.inf:
-        raise ValueError(f"eta must be positive and finite, got {eta}.")
-    if not 0 < relaxation < 2:
-        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
-    if tol is not None and not tol >= 0:
-        raise ValueError(f"tol must be at least 0, got {tol}.")
-    if max_iter < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
-    for utility, name in ((target_utility, "target"), (source_utility, "source")):
-        check_utility(utility, network.n_edges, f"{name}_utility")
+    utilities = target_utility, source_utility
+    _check_parameters(network, utilities, eta, relaxation, tol, max_iter)
     order, back = network.sources.positions, network.targets.positions
     start = starting_amounts(network)
     targets = SideState(network.targets, target_utility, 1, start)
     sources = SideState(network.sources, source_utility.take(order), -1, start[order])
     messages: Messages = (start, start[order])
     pace = _Pace(network, eta, adaptive, max_iter)
-    best = _BestPlan(network, (target_utility, source_utility), targets, sources)
+    plan, value, bound = None, -math.inf, math.inf
     converged, rows = False, []
 
     def answer(call: tuple[SideState, np.ndarray, np.ndarray]) -> np.ndarray:
         state, own, received = call
         return state.answer(own, received, pace.eta, relaxation, pace.shift)
 
-    two = n_threads > 1 and network.n_edges >= _WORTH_A_THREAD
+    # The result is the same in any number of threads.
+    two = network.n_edges >= _WORTH_A_THREAD
     with ThreadPoolExecutor(2 if two else 1) as threads:
         for n_iter in range(1, max_iter + 1):
             # Both answer the messages of the last round, so neither needs the other's new ones.
@@ -219,77 +209,74 @@ def consensus(
             if n_iter % _CHECK_EVERY and n_iter < max_iter:
                 continue
             agreed = 0.5 * (messages[0] + messages[1][back])
-            found = (math.nan, math.nan) if tol is None else best.check(n_iter, agreed)
-            residuals = pace.primal_residual, pace.dual_residual
-            rows.append((n_iter, pace.eta, pace.shift, *residuals, *found))
-            converged = tol is not None and best.bound - best.welfare <= tol * abs(best.bound)
+            near, worth, proved = None, math.nan, math.nan
+            if tol is not None:
+                near, worth, proved = _near_plan(network, utilities, agreed, targets, sources)
+            if worth > value:
+                plan, value = near, worth
+            # Any prices prove a bound, so the smallest of all rounds holds; NaN is not smaller.
+            bound = min(bound, proved)
+            rows.append((n_iter, pace.eta, pace.shift, *pace.residuals, worth, proved))
+            converged = tol is not None and bound - value <= tol * abs(bound)
             if converged:
                 break
-    # No check found a plan soon enough, or none was made.
-    if best.plan is None:
-        best.keep(best.repairer(agreed))
+    # No check found a plan, or none was made.
+    if plan is None:
+        plan = _network.repair(network, agreed)
+        value = welfare(*utilities, plan)
     if tol is None:
-        best.prove()
+        bound = welfare_bound(network, *utilities, targets.prices)
     return NetworkPlan(
-        plan=best.plan,
+        plan=plan,
         agreed=agreed,
         prices=targets.prices.copy(),
-        welfare=best.welfare,
-        bound=best.bound,
-        primal_residual=pace.primal_residual,
-        dual_residual=pace.dual_residual,
+        welfare=value,
+        bound=bound,
+        primal_residual=pace.residuals[0],
+        dual_residual=pace.residuals[1],
         n_iter=n_iter,
         converged=converged,
-        history=dict(zip(_HISTORY, map(np.array, zip(*rows, strict=True)), strict=True)),
+        history=dict(zip(HISTORY, map(np.array, zip(*rows, strict=True)), strict=True)),
     )
 
 
-class _BestPlan:
-    """The best plan near what was agreed on, and the smallest bound that prices proved."""
+def _check_parameters(
+    network: _network.BipartiteNetwork,
+    utilities: tuple[ConcaveUtility, ConcaveUtility],
+    eta: float,
+    relaxation: float,
+    tol: float | None,
+    max_iter: int,
+) -> None:
+    """Raise if a parameter of `consensus` is not valid."""
+    if not 0 < eta < math.inf:
+        raise ValueError(f"eta must be positive and finite, got {eta}.")
+    if not 0 < relaxation < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
+    if tol is not None and not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}.")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    for utility, name in zip(utilities, ("target", "source"), strict=True):
+        check_utility(utility, network.n_edges, f"{name}_utility")
 
-    def __init__(
-        self,
-        network: _network.BipartiteNetwork,
-        utilities: Any,
-        targets: SideState,
-        sources: SideState,
-    ) -> None:
-        self.network = network
-        self.utilities: tuple[Any, Any] = utilities
-        self.targets, self.sources = targets, sources
-        self.repairer = _network.Repairer(network)
-        self.plan: Any = None
-        self.welfare, self.bound = -math.inf, math.inf
-        self._next_projection = 0.0
 
-    def check(self, n_iter: int, agreed: np.ndarray) -> tuple[float, float]:
-        """Return the welfare of a nearby plan, NaN if none is found soon, and the bound."""
-        # Projections are slow: the number of rounds between two of them grows by this factor.
-        projection_growth = 1.25
-        amounts = np.maximum(agreed, 0.0)
-        # What a further unit is worth decides which edges are filled first.
-        gains = sum(utility.derivative(amounts) for utility in self.utilities)
-        bends = -sum(utility.second_derivative(amounts) for utility in self.utilities)
-        plan, _ = _network.rounded(self.network, amounts, gains, bends, self.sources.multipliers)
-        # No plan was found by moving amounts along paths; the nearest one always is.
-        if plan is None and n_iter >= self._next_projection:
-            self._next_projection = projection_growth * n_iter
-            plan = self.repairer(agreed)
-        return math.nan if plan is None else self.keep(plan), self.prove()
-
-    def keep(self, plan: np.ndarray) -> float:
-        """Return the welfare of a plan, and keep the better one."""
-        value = welfare(*self.utilities, plan)
-        if value > self.welfare:
-            self.plan, self.welfare = plan, value
-        return value
-
-    def prove(self) -> float:
-        """Return the bound that the present prices prove, and keep the smallest."""
-        bound = welfare_bound(self.network, *self.utilities, self.targets.prices)
-        # Any prices give a valid bound, so the smallest of all rounds holds.
-        self.bound = min(self.bound, bound)
-        return bound
+def _near_plan(
+    network: _network.BipartiteNetwork,
+    utilities: tuple[ConcaveUtility, ConcaveUtility],
+    agreed: np.ndarray,
+    targets: SideState,
+    sources: SideState,
+) -> tuple[np.ndarray | None, float, float]:
+    """Return a plan near what was agreed on, its welfare, and the bound that prices prove."""
+    amounts = np.maximum(agreed, 0.0)
+    # What a further unit is worth decides which edges are filled first.
+    of_targets, of_sources = utilities
+    gains = of_targets.derivative(amounts) + of_sources.derivative(amounts)
+    bends = -(of_targets.second_derivative(amounts) + of_sources.second_derivative(amounts))
+    plan, _ = _network.rounded(network, amounts, gains, bends, sources.multipliers)
+    value = math.nan if plan is None else welfare(*utilities, plan)
+    return plan, value, welfare_bound(network, *utilities, targets.prices)
 
 
 class _Pace:
@@ -314,7 +301,7 @@ class _Pace:
         # that, both slow convergence.
         last_shift, last_change = 100, 300
         self.network, self.eta, self.shift = network, eta, 0.0
-        self.primal_residual = self.dual_residual = math.inf
+        self.residuals = math.inf, math.inf
         self._max_iter = max_iter
         self._last_shift = min(max_iter / 4, last_shift) if adaptive else 0
         self._last_change = min(max_iter / 2, last_change) if adaptive else 0
@@ -328,7 +315,7 @@ class _Pace:
         """
         self._shift_prices(n_iter, float(sent[0].sum()), float(sent[1].sum()))
         if n_iter % _CHECK_EVERY == 0 or n_iter == self._max_iter:
-            self._measure(*sent, *before, prices, n_iter)
+            self._measure(n_iter, sent, before, prices)
 
     def _shift_prices(self, n_iter: int, demand: float, supply: float) -> None:
         # Prices are not shifted if both sides' totals differ by less, relative to the larger one.
@@ -351,24 +338,24 @@ class _Pace:
         self._sign = sign
         self.shift = sign * self._step
 
-    def _measure(self, targets, sources, last_targets, last_sources, prices, n_iter):
+    def _measure(self, n_iter: int, sent: Messages, before: Messages, prices: np.ndarray) -> None:
         """Set the residuals, and change the penalty if one residual is much larger."""
         factor = 2.0
         ratio = 4.0
         order = self.network.targets.positions
-        received = sources[order]
+        targets, received = sent[0], sent[1][order]
         # Residuals as in ADMM: how far the sides disagree, and how far their mean moved.
-        change = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
-        self.primal_residual = float(np.linalg.norm(targets - received))
-        self.dual_residual = self.eta * float(np.linalg.norm(change))
+        change = 0.5 * (targets + received) - 0.5 * (before[0] + before[1][order])
+        disagreement = float(np.linalg.norm(targets - received))
+        self.residuals = disagreement, self.eta * float(np.linalg.norm(change))
         if n_iter > self._last_change:
             return
         # Norms of the amounts, and of the differences of prices from their mean.
-        amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
+        amount = float(max(map(np.linalg.norm, sent)))
         spread = float(np.std(prices)) * math.sqrt(len(prices))
         # Each relative to what it is a residual of, so that units of amounts and utilities do not
         # matter.
-        primal, dual = self.primal_residual * spread, self.dual_residual * amount
+        primal, dual = self.residuals[0] * spread, self.residuals[1] * amount
         if primal > ratio * dual:
             self.eta *= factor
         elif dual > ratio * primal:
@@ -444,7 +431,7 @@ def optimal_plan(
         prices=prices,
         welfare=welfare(target_utility, source_utility, plan),
         bound=welfare_bound(network, target_utility, source_utility, prices),
-        n_programs=n_programs,
+        n_iter=n_programs,
     )
 
 
