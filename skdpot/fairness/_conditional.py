@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any
@@ -29,14 +30,18 @@ from skdpot.fairness._conditional_models import (
 from skdpot.fairness._supports import uniforms
 from skdpot.tables import Column
 
+# Groups that share a map, in ascending order.
+Part = tuple[int, ...]
+
 
 class ConditionalRepair(BaseEstimator):
     """Repair of one column after the other, for wide and mixed tables.
 
     Each column is repaired given the columns before it. With epsilon, which needs a delta, a noisy
     sketch of the table is released. The models are fitted to synthetic rows from the sketch: as
-    many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and
-    there is no certificate.
+    many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and a
+    column that depends on an earlier one is drawn again, given the images of the columns before it.
+    There is no certificate.
 
     Parameters
     ----------
@@ -493,8 +498,8 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
     )  # fmt: skip
     found: list[np.ndarray] = []
 
-    def excess(shared: np.ndarray, a: int, b: int) -> float:
-        return max(_excess(scores, groups, shared, a, b) for scores in found) - tol
+    def excess(a: Part, b: Part) -> float:
+        return max(_excess(scores, groups, a, b) for scores in found) - tol
 
     for classifier in (linear, boosted):
         found.append(_held_out_scores(classifier, features, groups, n_groups))
@@ -504,25 +509,21 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
     return shared
 
 
-def joined(n_groups: int, excess: Callable[[np.ndarray, int, int], float]) -> np.ndarray:
+def joined(n_groups: int, excess: Callable[[Part, Part], float]) -> np.ndarray:
     """Return the number of a map for each group: those that are not told apart share one.
 
-    `excess` is given the numbers of maps, and two of them. It says by how much more than errors
-    explain these differ. The pair with the least is joined first, until all others have more than
-    0.
+    `excess` says by how much more than errors explain two parts of the groups differ. The parts
+    with the least are joined first, until all others have more than 0.
     """
-    # Maps have names, and a joined one a new name: of the other pairs, all is known already.
-    shared, names = np.arange(n_groups), list(range(n_groups))
-    found: dict[tuple[int, int], float] = {}
-    while len(names) > 1:
-        pairs = {(names[a], names[b]): (a, b) for a, b in combinations(range(len(names)), 2)}
-        found = {of: found[of] if of in found else excess(shared, *pairs[of]) for of in pairs}
-        a, b = pairs[min(found, key=found.__getitem__)]
-        if found[names[a], names[b]] > 0:
+    known, shared = cache(excess), np.empty(n_groups, int)
+    parts: list[Part] = [(g,) for g in range(n_groups)]
+    while len(parts) > 1:
+        nearest = min(combinations(parts, 2), key=lambda pair: known(*pair))
+        if known(*nearest) > 0:
             break
-        shared = np.unique(np.where(shared == b, a, shared), return_inverse=True)[1]
-        names.pop(b)
-        names[a] = -len(names)
+        parts = sorted({*parts}.difference(nearest) | {tuple(sorted(sum(nearest, ())))})
+    for place, part in enumerate(parts):
+        shared[list(part)] = place
     return shared
 
 
@@ -539,15 +540,14 @@ def _held_out_scores(
     return scores
 
 
-def _excess(scores: np.ndarray, groups: np.ndarray, shared: np.ndarray, a: int, b: int) -> float:
-    """Return by how much the AUC of two maps' groups exceeds 1/2, less what chance may explain.
+def _excess(scores: np.ndarray, groups: np.ndarray, a: Part, b: Part) -> float:
+    """Return by how much the AUC of two parts of the groups exceeds 1/2, less what chance explains.
 
     That is 1.5 standard errors, and 2.5 if one has fewer than 47 rows: a map of so few does harm.
     """
-    maps = shared[groups]
-    of_a, of_b = (scores[:, shared == each].sum(axis=1) for each in (a, b))
+    of_a, of_b = (scores[:, list(part)].sum(axis=1) for part in (a, b))
     ratio = of_a / np.maximum(of_a + of_b, 1e-300)
-    x, y = ratio[maps == b], ratio[maps == a]
+    x, y = (ratio[np.isin(groups, part)] for part in (b, a))
     if not len(x) or not len(y):
         return 0.0
     error = np.sqrt((len(x) + len(y) + 1) / (12 * len(x) * len(y)))

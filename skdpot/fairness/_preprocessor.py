@@ -92,8 +92,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         :class:`~skdpot.fairness.ConditionalRepair`. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional if `delta` is above 0 and there are more than three columns of any type, or a
-        histogram of them would have more than 4096 cells. To search over parameters such as
-        ``method__max_rows``, pass an object, not a name.
+        histogram of them would have more than 4096 cells, or too much noise for small groups. To
+        search over parameters such as ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
         equal; or one for each group, by label or in the order of ``groups_``. They are scaled to
@@ -609,7 +609,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
         computed = () if self.computed is None else read_computed(self.computed, every)
         columns = [every[j] for j in not_computed(every, computed)]
-        method = self._method(partial(automatic_method, columns, self.epsilon, self.delta))
+        groups = read_groups(group_policy(self.groups), self.weights) if private else None
+        budget = self.epsilon, self.delta
+        method = self._method(partial(automatic_method, columns, *budget, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
         codes = None if private else read_codes(table, every, self._missing(is_conditional))
@@ -625,7 +627,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             # What is missing on this machine is missed before a budget is charged.
             load_compiler()
             load_solver()
-        groups = read_groups(group_policy(self.groups), self.weights) if private else None
         if private:
             columns = read_bounds(self.bounds, columns)
             for place, column in zip(not_computed(every, computed), columns, strict=True):
@@ -670,16 +671,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         unmoved = self.epsilon is not None and not fitted.transport.moves
         # A function of the release: that nothing is moved tells no more of a record than the map.
         if unmoved and not useless_releases_are_allowed(self._permit):
-            why = (
-                f"the columns {list(fitted.tied)} nearly determine each other, and a private map "
-                "would break that. Leave one of them out, or declare it in `computed`."
-                if fitted.tied
-                else "in what was released, the groups do not differ by more than its errors may "
-                "explain. More rows, a larger epsilon or fewer columns may change that."
-            )
             warn_user(
-                f"no row is changed: {why} FairBarycenterRegressor(epsilon=...), which repairs "
-                "predictions, needs far fewer rows."
+                "no row is changed: in what was released, the groups do not differ by more than "
+                "its errors may explain. More rows, a larger epsilon or fewer columns may change "
+                "that. FairBarycenterRegressor(epsilon=...), which repairs predictions, needs far "
+                "fewer rows."
             )
 
     def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:

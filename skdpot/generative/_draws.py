@@ -16,7 +16,7 @@ from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.privacy.checks import check_count, to_display
-from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
+from skdpot.tables import NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
@@ -384,27 +384,28 @@ class ReleasedTable:
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
         return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
 
-    def closest_columns(self) -> tuple[float, int, int]:
-        """Return the largest rank correlation of two columns with an order, and their places.
+    def tied_columns(self, closest: float) -> list[int]:
+        """Return the places of columns that depend on an earlier one by more than this.
 
-        It is that of released pairs, less two deviations of its noise.
+        The measure is the mean square contingency of released pairs, less its noise and two
+        standard deviations: for Gaussian columns of correlation r, about r^2 / (1 - r^2).
         """
         schema, released = self.space.schema, self.statistics
         groups = np.split(released["groups"], np.cumsum(released["n_cells"])[:-1])
-        ranks = [
-            _factors.standard_ranks(np.bincount(group, shares))
-            * (schema.columns[j].kind != NOMINAL)
-            for j, group, (_, _, shares, _) in zip(
-                schema.features, groups, self.merged_cells(0.0), strict=True
-            )
-        ]
-        tables = pair_counts(released["pairs"], [len(x) for x in ranks], schema.n_classes)
-        noise, found = 2 * released["deviations"][1] * math.sqrt(schema.n_classes), [(0.0, 0, 0)]
+        cells = self.merged_cells(0.0)
+        shares = [np.bincount(group, of[2]) for group, of in zip(groups, cells, strict=True)]
+        tables = pair_counts(released["pairs"], [len(x) for x in shares], schema.n_classes)
+        noise, found = released["deviations"][1] * math.sqrt(schema.n_classes), set()
         for (a, b), table in tables.items():
-            error = noise * np.linalg.norm(ranks[a]) * np.linalg.norm(ranks[b])
-            product = abs(ranks[a] @ table.sum(axis=0) @ ranks[b])
-            found.append(((product - error) / max(table.sum(), 1.0), a, b))
-        return max(found)
+            counts = table.sum(axis=0)
+            n_records = max(counts.sum(), 1.0)
+            expected = n_records * np.outer(shares[a], shares[b])
+            weights = 1.0 / (expected + max(noise, 1.0))
+            excess = (weights * ((counts - expected) ** 2 - noise**2)).sum()
+            error = 2.0 * math.sqrt(2.0) * noise**2 * np.linalg.norm(weights)
+            if excess - error > closest * n_records:
+                found.add(b)
+        return sorted(found)
 
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""

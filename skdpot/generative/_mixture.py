@@ -9,16 +9,17 @@ Bayes moves them towards the counts of all classes together: a difference that n
 removed. Bands of a target of numbers are left as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
 import numpy as np
+from scipy.fft import dct
 
 from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import kept_shares
 from skdpot.generative._factors import fit_factors, fit_to_margins
-from skdpot.tables import TableSchema
+from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
 
@@ -200,7 +201,7 @@ _TINY_SHARE = 1e-9
 
 
 def pool_classes(
-    released: Mapping[str, np.ndarray], n_classes: int, *, pooled: bool = False
+    released: Mapping[str, np.ndarray], n_classes: int, smooth: Sequence[int] = ()
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the release, with the classes as similar as noise and chance allow.
 
@@ -210,8 +211,9 @@ def pool_classes(
         Of `release_marginals`.
     n_classes : int
         Number of classes.
-    pooled : bool, default=False
-        Whether classes are the groups of a map, whose mistakes would show small ones.
+    smooth : sequence of int, default=()
+        Places of columns with an order, in which classes differ more at large than in single cells.
+        So less noise hides the differences of small classes.
 
     Returns
     -------
@@ -251,7 +253,7 @@ def pool_classes(
     shares = np.maximum(nearest_distribution(mean / n_records), smallest_share)
     shares /= shares.sum()
     # Small classes differ most from what all have in common.
-    own = 1.0 if pooled else 1 - shares[:, None]
+    own = 1 - shares[:, None]
     groups = [released["groups"][column] for column in columns]
     tables = pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
     margins = []
@@ -265,7 +267,8 @@ def pool_classes(
         # True differences in a column are modelled as proportional to the root of expected shares.
         # Otherwise empty cells, which have hardly any noise, would decide for all others.
         scale = own * np.sqrt(np.maximum(expected, _TINY_SHARE))
-        margins.append(_pooled_shares(estimates, expected, shares, n_records, noise, scale)[0])
+        known = estimates, expected, shares, n_records, noise, scale
+        margins.append(_pooled_shares(*known, is_smooth=j in smooth)[0])
         corrections = shares[:, None] * n_records * margins[-1] - class_counts
         counts[column] += (corrections / n_cells).T[group]
     pairs, pair_variances = [np.zeros(0)], []
@@ -316,13 +319,14 @@ def _column_counts(
 
 def _pooled_shares(
     estimates: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
-    count_variances: np.ndarray, scale: np.ndarray | float,
+    count_variances: np.ndarray, scale: np.ndarray | float, *, is_smooth: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return a distribution for every class, between its estimate and the expected one.
 
     `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);
     `count_variances` are those of the noise of counts. True differences are modelled as
-    proportional to `scale`. The second array has the standard deviations of the remaining noise.
+    proportional to `scale`; if they are smooth, their frequencies are judged by octaves, and not
+    cells. The second array has the standard deviations of the remaining noise.
     """
     n_classes, sizes = len(shares), (shares * n_records)[:, None]
     differences = estimates / sizes - expected
@@ -332,9 +336,17 @@ def _pooled_shares(
     # The counts of all classes together have noise, too.
     noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
     variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
-    one_group = np.zeros(len(count_variances), dtype=int)
-    kept = kept_shares(differences / scale, variances / scale**2, one_group, sure=True)
-    pooled = np.array([nearest_distribution(row) for row in expected + kept * differences])
+    at_large = 0.0
+    if is_smooth:
+        # In units of the noise, which is then the same in all frequencies.
+        waves, units = dct(np.eye(len(count_variances)), norm="ortho", axis=0), np.sqrt(variances)
+        octaves = np.log2(np.maximum(np.arange(len(waves)), 1)).astype(int)
+        observed = (differences / units) @ waves.T
+        kept = kept_shares(observed, np.ones(observed.shape), octaves, sure=True)
+        at_large = units * ((kept * observed) @ waves)
+    rest, one_group = differences - at_large, np.zeros(len(count_variances), dtype=int)
+    kept = kept_shares(rest / scale, variances / scale**2, one_group, sure=True)
+    pooled = np.array([nearest_distribution(row) for row in expected + at_large + kept * rest])
     class_variances = count_variances.mean() / sizes[:, 0] ** 2
     common_variance = count_variances.mean() * n_classes / n_records**2
     weights = kept.mean(axis=1)
@@ -404,7 +416,8 @@ def fit_table(
     # Bands of a number differ gradually, and their differences are kept.
     is_shared = n_classes > 1 and not schema.has_bands
     if is_shared:
-        released, pair_noise = pool_classes(released, n_classes, pooled=pooled)
+        ordered = [i for i, j in enumerate(schema.features) if schema.columns[j].kind != NOMINAL]
+        released, pair_noise = pool_classes(released, n_classes, ordered if pooled else ())
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)
     n_records, shares = _sizes_of_classes(released, columns)
