@@ -493,12 +493,12 @@ def _kind_of_type(dtype: Any, private: bool) -> str:
     A column of numbers and one word has the type object. So declarations decide about every column
     that libraries treat that way.
     """
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
+        return ORDINAL if dtype.ordered else NOMINAL
     # Single values, or the lack of any, can make any other type of these.
     of_polars = type(dtype).__name__ in ("Boolean", "Null", "Object")
     if private and (getattr(dtype, "kind", "f") in "Ob" or of_polars):
         return NUMERIC
-    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
-        return ORDINAL if dtype.ordered else NOMINAL
     if hasattr(dtype, "is_numeric"):
         return NUMERIC if dtype.is_numeric() or dtype.is_temporal() else NOMINAL
     return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
