@@ -812,7 +812,9 @@ def find_strong(
     signs, noise = rows.release_signs("signs", exact)
     clear = clear_strengths(signs / n_records, noise / n_records, lower[both])
     strengths = np.maximum(clear[: len(pairs)], coarse)
-    strengths[may_miss] = np.maximum(strengths[may_miss], clear[len(pairs) :])
+    # Values that are seldom missing together matter little: their covariance counts.
+    spreads = np.sqrt((4 * lower * (1 - lower))[both[len(pairs) :]].prod(axis=1))
+    strengths[may_miss] = np.maximum(strengths[may_miss], spreads * clear[len(pairs) :])
     return choose_pairs(strengths, len(lower) // 2)
 
 
