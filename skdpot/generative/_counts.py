@@ -807,8 +807,9 @@ def standing_out(
     Returns
     -------
     list of (tuple of int, ndarray of shape (n_classes,))
-        The columns, and the mean parity that was seen of each class; the clearest first. Subsets
-        with others inside them that are clearer are left out, as they may be a trace of these.
+        The columns, and the mean parity of each class; the clearest first. Subsets with others
+        inside them that are clearer are left out, as they may be a trace of these. Classes have
+        the same mean, unless their noise hardly explains that they differ.
 
     Examples
     --------
@@ -824,6 +825,10 @@ def standing_out(
     # A smaller error is not worth more components.
     min_excess = 0.35
     excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < min_excess] = 0.0
+    common = np.average(seen, axis=1, weights=deviations**-2.0)[:, None]
+    apart, clear, tiny = seen - common, 3.0, 1e-9
+    kept = np.maximum(1 - (clear * deviations / np.maximum(np.abs(apart), tiny)) ** 2, 0.0)
+    means = np.clip(common + kept * apart, -1.0, 1.0)
     # The probability that a table without any shows one.
     false_alarm = 0.01
     least = chi2.isf(false_alarm / len(seen), len(deviations))
@@ -834,7 +839,7 @@ def standing_out(
         if excess[i] <= least or len(clearest) == most_shown:
             break
         if not any(set(smaller) <= set(columns[i]) for smaller, _ in clearest):
-            clearest.append((columns[i], np.clip(seen[i], -1.0, 1.0)))
+            clearest.append((columns[i], means[i]))
     return clearest
 
 
