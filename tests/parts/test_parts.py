@@ -524,7 +524,7 @@ def test_a_file_that_is_not_there_is_said_as_python_does():
 def test_wrong_owners_ledgers_and_columns_are_refused(make):
     agreement = agreed()
     X, group = rows_of(0)
-    with pytest.raises(ValueError, match="no owner of this agreement"):
+    with pytest.raises(ValueError, match="'east' is no owner .*its owners are .'north', 'south'"):
         make_part(agreement, "east", X, group, ledger=PrivacyLedger(4.0), path="x")
     with pytest.raises(TypeError, match="PrivacyLedger"):
         make_part(agreement, "north", X, group, ledger=None, path="x")
