@@ -221,31 +221,21 @@ BAD_Y = {
     "missing": (pd.Series([0, 1, None, 1], dtype="Int64"), "y contains NaN"),
     "None": (["a", "b", None, "b"], "y contains NaN or None"),
     "objects": (np.array(["a", 1, 2, "b"], dtype=object), "cannot be sorted together"),
-    "table": (np.zeros((4, 2)), "y should be a 1d array"),
-    "too long": ([0, 1, 0, 1, 0], "inconsistent numbers of samples"),
+    "table": (np.full((4, 2), SECRET), "y should be a 1d array"),
+    "too long": ([f"{SECRET} euros"] * 5, "inconsistent numbers of samples"),
 }
 
 
-@pytest.mark.parametrize("kind", BAD_Y)
-def test_bad_public_labels_are_refused_before_the_charge(kind):
+@pytest.mark.parametrize(
+    "labels, kind",
+    [("public", kind) for kind in BAD_Y]
+    + [("private", kind) for kind in ("none", "table", "too long")],
+)
+def test_bad_labels_are_refused_before_the_charge(labels, kind):
     y, message = BAD_Y[kind]
     ledger = PrivacyLedger(10.0)
-    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger)
-    refuse_without_telling(lambda: estimator.fit(ROWS, y), message)
-    assert not ledger.entries()
-
-
-@pytest.mark.parametrize(
-    "y, message",
-    [
-        (None, "requires y to be passed"),
-        (np.full((4, 2), SECRET), "y should be a 1d array"),
-        ([f"{SECRET} euros"] * 5, "inconsistent numbers of samples"),
-    ],
-)
-def test_errors_about_private_labels_do_not_quote_them(y, message):
-    ledger = PrivacyLedger(10.0)
-    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger, **PRIVATE)
+    options = PRIVATE if labels == "private" else {}
+    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger, **options)
     refuse_without_telling(lambda: estimator.fit(ROWS, y), message)
     assert not ledger.entries()
 

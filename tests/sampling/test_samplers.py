@@ -321,10 +321,6 @@ def test_rows_of_a_frame_of_points_are_in_the_order_of_the_columns_of_X(sampler_
     points = pd.DataFrame({"x": range(5)}, index=X.columns)
     fitted = sampler_class(input_points=points).fit(X)
     np.testing.assert_array_equal(fitted.output_points_, points)
-    with pytest.raises(ValueError, match="input_points has the names of X in another order"):
-        sampler_class(input_points=points.sort_index()).fit(X)
-    with pytest.raises(ValueError, match="input_points has other names than X"):
-        sampler_class(input_points=points.set_axis(list("vwxyz"))).fit(X)
     # Numbers are no names.
     sampler_class(input_points=points.reset_index(drop=True)).fit(X)
 
