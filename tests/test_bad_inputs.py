@@ -246,7 +246,6 @@ def written(text):
 COST = np.array([[0.0, 1.0], [1.0, 0.0]])
 HALVES = np.array([0.5, 0.5])
 OWN = "Leave out the rows .* or fill them with a number that is public"
-NO_NOISE = "Set an epsilon, or use no ledger"
 FITTED_FIRST = ("not fitted yet", "Call 'fit'")
 FINITE = "Leave out the rows that have one, or write a finite number"
 
@@ -338,8 +337,6 @@ MISTAKES = {
         ("a gap where none is kept",
          lambda book: repair(method=FreeSupport()).fit(PEOPLE.assign(age=AGE_WITH_GAP)),
          "NaN or infinity, in column 'age'", "Impute it before, .* missing='category'"),
-        ("a ledger without epsilon", lambda book: repair(book()).fit(PEOPLE),
-         "nothing is guaranteed", NO_NOISE),
         ("epsilon without bounds", lambda book: private_repair(book(), bounds=None).fit(PEOPLE),
          "bounds must be declared", "A dict gives bounds by column"),
         ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
@@ -366,8 +363,6 @@ MISTAKES = {
          "Encode columns of text in a pipeline .* sensitive_in_estimator=False"),
         ("a clusterer", lambda book: regressor(estimator=KMeans(2)).fit(NUMBERS_AND_SEX, WAGE),
          "estimator must be a regressor", "that predicts y, got KMeans"),
-        ("a classifier", lambda book: regressor(estimator=GaussianNB()).fit(NUMBERS_AND_SEX, WAGE),
-         "estimator must be a regressor", "FairBarycenterClassifier makes its probabilities fair"),
         ("a response that there is not",
          lambda book: regressor(cv="parity").fit(NUMBERS_AND_SEX, WAGE),
          "Got 'parity' instead", "must be a str among"),
@@ -461,12 +456,6 @@ MISTAKES = {
         ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
          "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
         ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
-        ("a budget as text", lambda book: PrivacyLedger("3"),
-         "got '3'", "must be a number above 0"),
-        ("a path where nothing is", lambda book: PrivacyLedger.open("nothing/here.sqlite"),
-         "there is no ledger at", "to keep a ledger, give a path"),
-        ("a file that is no ledger", lambda book: PrivacyLedger.open(__file__),
-         "the file is not a ledger", "give another path"),
         ("a number to be charged", lambda book: book().charge(0.5, unit="record", label="a count"),
          "cannot price a float", r"PureDpEvent\(epsilon\) or ApproximateDpEvent"),
         ("a release without a label",
