@@ -305,7 +305,10 @@ def test_a_second_fit_forgets_the_first():
 # --- bad input ------------------------------------------------------------------------------------
 
 WRONG = [
-    ({"utility_bounds": None}, "utility_bounds must be declared"),
+    (
+        {"utility_bounds": None},
+        r"utility_bounds must be declared.*\(low, high\), the least and the",
+    ),
     ({"utility_bounds": (5, 1)}, "low < high"),
     ({"utility": "log", "utility_bounds": (-1, 5)}, "non-negative"),
     ({"utility": "log", "utility_scale": 0.0}, "scales must be positive"),

@@ -142,8 +142,8 @@ def test_leaves_have_one_image_without_draws_and_then_tell_the_group():
 @pytest.mark.parametrize(
     "model, remedy",
     [
-        (LinearSVC(), "CalibratedClassifierCV around it"),
-        (LinearRegression(), "FairBarycenterRegressor takes regressors"),
+        (LinearSVC(), r"got LinearSVC\(\).*CalibratedClassifierCV around it"),
+        (LinearRegression(), "must be a classifier.*FairBarycenterRegressor takes regressors"),
         (KMeans(2), "must be a classifier with predict_proba"),
     ],
 )

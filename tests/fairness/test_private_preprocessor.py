@@ -173,7 +173,7 @@ def test_what_is_wrong_raises_before_anything_is_charged(params, message):
 def test_without_epsilon_nothing_is_charged_and_delta_is_refused():
     X, labels = shifted_groups((30, 40))
     ledger = PrivacyLedger(None)
-    with pytest.raises(ValueError, match="nothing is guaranteed"):
+    with pytest.raises(ValueError, match="nothing is guaranteed.* Set an epsilon, or use no"):
         fit(X, labels, epsilon=None, ledger=ledger, bounds=None)
     for params in ({"delta": DELTA, "bounds": None}, {}):
         with pytest.raises(ValueError, match="delta and bounds are for fits with epsilon"):

@@ -320,7 +320,7 @@ def test_what_does_not_go_together_is_refused_for_classes_and_not_charged(params
     with pytest.raises(ValueError, match=message):
         fair.fit(X, np.where(y > 0, "yes", "no"))
     assert not ledger.entries()
-    with pytest.raises(ValueError, match="FairBarycenterClassifier makes its probabilities fair"):
+    with pytest.raises(ValueError, match="must be a reg.*FairBarycenterClassifier makes its"):
         FairBarycenterRegressor(PROBABILITIES, **DECLARED, epsilon=1.0).preview(60)
 
 

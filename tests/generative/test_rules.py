@@ -220,7 +220,7 @@ def test_a_file_holds_no_code(tmp_path):
         ({"computed": {"end": 3}}, "computed must be a dictionary"),
         ({"computed": {"height": "end"}}, r"\['height'\].* no columns"),
         ({"computed": {"sex": "end"}, "target": "sex"}, "no columns of the schema but the target"),
-        ({"rules": ["height > 3"]}, "cannot be evaluated .*height"),
+        ({"rules": ["height > 3"]}, "'height > 3' cannot be evaluated .*name 'height' is not"),
         ({"rules": ["end >"]}, "cannot be evaluated .*SyntaxError"),
         ({"rules": ["end > @frame.start"]}, "cannot be evaluated .*frame"),
         ({"rules": ["end > 'x'"]}, "cannot be evaluated .*TypeError"),

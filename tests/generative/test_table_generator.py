@@ -5,7 +5,6 @@ import pickle
 import re
 import struct
 import sys
-import traceback
 from decimal import Decimal
 from functools import partial
 
@@ -20,7 +19,7 @@ from sklearn.model_selection import train_test_split
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch, VectorSketch
 from skdpot.privacy import BudgetExceededError
-from tests.oracles.refusals import SECRET, make_ledger
+from tests.oracles.refusals import SECRET, make_ledger, refuse_without_telling
 from tests.quick import first_quick
 
 SCHEMA = {
@@ -78,14 +77,6 @@ def sampled_with_seed(generator):
 
 def assert_same_samples(one, other):
     pd.testing.assert_frame_equal(sampled_with_seed(one), sampled_with_seed(other))
-
-
-def refuse_without_telling(release, message, error=(ValueError, TypeError)):
-    """Check that a release is refused, with this message, in which nothing private is shown."""
-    with pytest.raises(error, match=message) as caught:
-        release()
-    shown = "".join(traceback.format_exception(caught.value, limit=0))
-    assert str(SECRET)[2:7] not in shown and "secret" not in shown
 
 
 # What is generated
@@ -178,10 +169,10 @@ def test_conditions_tell_of_other_columns(fitted):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"given": {"height": 1}}, "a condition on 'height', and the table has no such"),
+        ({"given": {"height": 1}}, r"on 'height', and the table has no such .* Those are \["),
         ({"given": {"age": range(20, 30)}}, r"a value of type range\. A condition is"),
         ({"given": [("age", 30)]}, "given must be a dictionary of conditions"),
-        ({"given": {"age": 17}}, "column 'age' is not declared to hold 17"),
+        ({"given": {"age": 17}}, "'age' is not declared to hold 17. A condition is a value, a"),
         ({"given": {"age": (80, 90)}}, "column 'age' is not declared to hold values in"),
         ({"given": {"age": (30, 20)}}, "column 'age'"),
         ({"given": {"age": (1, 2, 3)}}, r"is \(low, high\)"),
@@ -357,14 +348,14 @@ def refuse(generator, message, *records):
 
 
 BAD_TABLES = {
-    "a column is missing": (lambda table: table.drop(columns="age"), r"the columns \['age'\]"),
-    "a column is too many": (lambda table: table.assign(x=1), r"does not declare: \['x'\]"),
+    "a column is missing": (lambda table: table.drop(columns="age"), r"\['age'\] .* Add them to"),
+    "a column is too many": (lambda table: table.assign(x=1), r"declare: \['x'\].*leave them out"),
     "a column occurs twice": (
         lambda table: pd.concat([table, table["age"]], axis=1),
         "column 'age' is there twice",
     ),
     "a frame of another kind": (pa.RecordBatch.from_pandas, "X is a pyarrow.lib.RecordBatch; give"),
-    "text": (lambda table: table.assign(age="secret"), "'age' is declared numeric"),
+    "text": (lambda table: table.assign(age="secret"), "'age' .* not numbers.* dates as bounds"),
     "dates": (lambda table: table.assign(wage=pd.Timestamp(0)), "'wage' is declared numeric"),
     "no records": (lambda table: table.iloc[:0], "no records"),
     "a vector": (lambda table: table["age"].to_numpy(), "6 columns of the schema"),
@@ -381,7 +372,7 @@ BAD_VALUES = {
     ),
     "another category": (
         lambda table: table.assign(retired="secret"),
-        "'retired' has values that are not among its declared categories",
+        "'retired' has values that are not among its declared cat.*all that there may be .*, or",
     ),
     "another level": (
         lambda table: table.assign(grade=SECRET),
@@ -416,7 +407,7 @@ def test_bad_values_are_refused_without_privacy(kind):
         ({"schema": {"age": (1, 0)}}, "column 'age' must be declared as"),
         ({"schema": {"age": ["a", "a"]}}, "must be a list of different labels"),
         ({"schema": {"age": ["a", np.nan]}}, r"none of them missing \(None or NaN\)"),
-        ({"target": "height"}, "target must be a column of the schema"),
+        ({"target": "height"}, "target must be a column of the schema.*got 'height'"),
         (
             {"schema": {"retired": ["no", "yes"]}},
             "the schema must declare another column beside the target",
@@ -430,7 +421,7 @@ def test_bad_values_are_refused_without_privacy(kind):
         ({"epsilon": None}, "nothing is guaranteed"),
         ({"epsilon": 1e-14, "delta": 1e-14}, "epsilon is too small for a sketch"),
         ({"random_state": 0}, "seed"),
-        ({"neighbouring": "replace_one"}, "the ledger is for 'add_remove'"),
+        ({"neighbouring": "replace_one"}, "for 'add_remove'.*or set neighbouring='add_remove'"),
     ],
     ids=str,
 )

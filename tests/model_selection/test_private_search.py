@@ -131,33 +131,21 @@ def odd_search(**params):
 # -----------
 
 WEIRD = ["raise", "exit", "panic", np.nan, np.inf, -np.inf, 1e300, "text", None, [1, 2], 0.0]
+ODD = {str(value): {"estimator": Odd(on_poison=value)} for value in WEIRD} | {
+    "an estimator that remembers": {"estimator": Odd(on_poison=0.0, notes=[])},
+    "a scorer that remembers": {"scoring": NotingScorer()},
+}
 
 
-@pytest.mark.parametrize("on_poison", WEIRD, ids=str)
-def test_a_record_changes_a_sum_by_one_block_at_most(on_poison, records, sums):
+@pytest.mark.parametrize("odd", ODD)
+def test_a_record_changes_a_sum_by_one_block_at_most(odd, records, sums):
     X, y = records
     poisoned = X.copy()
     poisoned[17] = POISON
-    search = odd_search(estimator=Odd(on_poison=on_poison), refit=False)
-    search.fit(X, y)
-    search.fit(poisoned, y)
+    search = odd_search(refit=False, **ODD[odd])
+    for of in (X, poisoned, X):
+        search.fit(of, y)
     assert sums[0].shape == sums[1].shape
-    changes = np.abs(sums[1] - sums[0])
-    assert 0 < changes.max() <= SCORE_UNITS
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [{"estimator": Odd(on_poison=0.0, notes=[])}, {"scoring": NotingScorer()}],
-    ids=["estimator", "scorer"],
-)
-def test_what_an_estimator_or_a_scorer_remembers_does_not_reach_other_blocks(odd, records, sums):
-    X, y = records
-    poisoned = X.copy()
-    poisoned[17] = POISON
-    search = odd_search(refit=False, **odd).fit(X, y)
-    search.fit(poisoned, y)
-    search.fit(X, y)
     assert 0 < np.abs(sums[1] - sums[0]).max() <= SCORE_UNITS
     np.testing.assert_array_equal(sums[2], sums[0])
 

@@ -327,11 +327,20 @@ def agreed_table(**parameters):
     return Agreement(generator(**parameters), list(SCHEMA), 3 * N, OWNERS)
 
 
-def sums_of_table(table, agreement):
+def sums_of_rows(agreement, X, label=None):
     estimator, plan = agreement._planned()
-    return plan, estimator._private_sums(
-        plan, estimator._validate(agreement._arranged(table), None)
-    )
+    return plan, estimator._private_sums(plan, estimator._validate(X, label))
+
+
+def sums_of_table(table, agreement):
+    return sums_of_rows(agreement, agreement._arranged(table))
+
+
+def noise_of(plan, values):
+    """Return the noise of 300 parts of the same sums."""
+    keys = (k.to_bytes(32, "big") for k in range(300))
+    drawn = [plan.release.add_noise(values, keyed_source(key, b"x")) for key in keys]
+    return np.array(drawn) - values
 
 
 @pytest.mark.parametrize("target", first_quick(["rich", None]))
@@ -360,10 +369,7 @@ SCALES = ((1.0, True), (0.8, False), (1.25, False))
 
 def test_parts_of_tables_have_the_noise_of_a_whole_fit():
     plan, values = sums_of_table(table_of(0), agreed_table(target=None))
-    drawn = np.array([
-        plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
-        for k in range(300)
-    ])  # fmt: skip
+    drawn = noise_of(plan, values)
     # Three tables of single columns, then three of pairs. A replaced record leaves one cell of each
     # and enters another.
     deviation = plan.event.event.noise_multiplier * np.sqrt(6)
@@ -419,11 +425,6 @@ def test_vectors_are_made_of_the_parts_of_several_owners(make):
         np.testing.assert_allclose(np.cov(here.T), np.cov(there.T), atol=0.1)
 
 
-def sums_of_vectors(agreement, X, label):
-    estimator, plan = agreement._planned()
-    return plan, estimator._private_sums(plan, estimator._validate(X, label))
-
-
 def layout_of(release):
     """Return the size and the sensitivity of each release of a part, by its name."""
     sums = Mock(run=Mock(side_effect=lambda name, array, by: array))
@@ -432,11 +433,8 @@ def layout_of(release):
 
 
 def test_parts_of_vectors_have_the_noise_that_their_shares_buy():
-    plan, values = sums_of_vectors(agreed_vectors(), *vectors_of(0, 50))
-    drawn = np.array([
-        plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
-        for k in range(300)
-    ])  # fmt: skip
+    plan, values = sums_of_rows(agreed_vectors(), *vectors_of(0, 50))
+    drawn = noise_of(plan, values)
     # What adds up to the whole: each release costs (sensitivity / deviation)**2.
     shares, start = [], 0
     for size, sensitivity in layout_of(plan.release).values():
@@ -469,7 +467,7 @@ def test_no_record_moves_the_sums_of_vectors_further_than_declared():
             X[0] = corners[rng.integers(4)] if k % 3 else rng.normal(1, 3, 2)
             X[0, 0] = np.nan if k % 40 == 0 else X[0, 0]
             label[0] = rng.integers(2)
-            sums.append(sums_of_vectors(agreement, X.copy(), label)[1].astype(float))
+            sums.append(sums_of_rows(agreement, X.copy(), label)[1].astype(float))
         moved = np.split(sums[1] - sums[0], ends)
         worst = np.maximum(worst, [part @ part for part in moved] / np.array(declared))
     assert (worst <= 1).all()
@@ -524,7 +522,7 @@ def test_a_file_that_is_not_there_is_said_as_python_does():
 def test_wrong_owners_ledgers_and_columns_are_refused(make):
     agreement = agreed()
     X, group = rows_of(0)
-    with pytest.raises(ValueError, match="no owner of this agreement"):
+    with pytest.raises(ValueError, match="'east' is no owner .*its owners are .'north', 'south'"):
         make_part(agreement, "east", X, group, ledger=PrivacyLedger(4.0), path="x")
     with pytest.raises(TypeError, match="PrivacyLedger"):
         make_part(agreement, "north", X, group, ledger=None, path="x")

@@ -86,7 +86,7 @@ class TestCharging:
     def test_refusal_says_what_was_asked_spent_and_left_and_records_nothing(self):
         ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
         ledger.charge(ApproximateDpEvent(0.75, 1e-6), **RECORD)
-        with pytest.raises(BudgetExceededError, match=r"asked for .* = \(0.5, 0\)") as caught:
+        with pytest.raises(BudgetExceededError, match=r"= \(0.5, 0\).*Nothing was") as caught:
             ledger.charge(PureDpEvent(0.5), **RECORD)
         assert caught.value.asked == (0.5, 0.0)
         assert caught.value.spent == (0.75, 1e-6)
@@ -729,7 +729,7 @@ class TestBadInput:
         "settings, said",
         [
             ({"epsilon": -1.0}, "epsilon of a budget must be a number above 0"),
-            ({"epsilon": "1"}, "epsilon of a budget"),
+            ({"epsilon": "1"}, "epsilon of a budget must be a number above 0.* got '1'"),
             ({"epsilon": 10**400}, "epsilon of a budget"),
             ({"allow_seeded": "False"}, "allow_seeded must be True or False"),
             ({"delta": -1e-9}, "delta must be at least 0 and below 1"),
@@ -809,12 +809,12 @@ class TestBadInput:
             lambda: PrivacyLedger(epsilon=1.0, path=path),
             lambda: PrivacyLedger.open(path),
         ):
-            with pytest.raises(LedgerError, match="not a ledger"):
+            with pytest.raises(LedgerError, match="is not a ledger.*give another path"):
                 make()
         assert path.read_bytes() == content
 
     def test_missing_file_or_folder_is_said(self, tmp_path):
-        with pytest.raises(LedgerError, match="there is no ledger at"):
+        with pytest.raises(LedgerError, match="no ledger at.* to keep a ledger, give a path"):
             PrivacyLedger.open(tmp_path / "nowhere.sqlite")
         with pytest.raises(LedgerError, match="cannot be opened or written to"):
             PrivacyLedger(epsilon=1.0, path=tmp_path / "nowhere" / "ledger.sqlite")

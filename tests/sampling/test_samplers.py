@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import traceback
 from functools import partial
 
 import numpy as np
@@ -28,6 +27,7 @@ from skdpot import (
 )
 from skdpot.privacy import BudgetAccountant, BudgetError, PrivacyLedger
 from skdpot.privacy.choices import BoundedRatioMechanism, CapRejection
+from tests.oracles.refusals import SECRET, refuse_without_telling
 
 LOCAL_SAMPLERS = [WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler]
 SAMPLERS = [*LOCAL_SAMPLERS, SphericalProjectionSampler]
@@ -321,10 +321,6 @@ def test_rows_of_a_frame_of_points_are_in_the_order_of_the_columns_of_X(sampler_
     points = pd.DataFrame({"x": range(5)}, index=X.columns)
     fitted = sampler_class(input_points=points).fit(X)
     np.testing.assert_array_equal(fitted.output_points_, points)
-    with pytest.raises(ValueError, match="input_points has the names of X in another order"):
-        sampler_class(input_points=points.sort_index()).fit(X)
-    with pytest.raises(ValueError, match="input_points has other names than X"):
-        sampler_class(input_points=points.set_axis(list("vwxyz"))).fit(X)
     # Numbers are no names.
     sampler_class(input_points=points.reset_index(drop=True)).fit(X)
 
@@ -545,13 +541,13 @@ def test_wasserstein_projection_has_the_best_score_of_all():
 # ---------
 
 BAD_GEOMETRY = [
-    ({"input_points": [[0], [1]]}, "input_points has 2 rows but X has 5 features"),
+    ({"input_points": [[0], [1]]}, "has 2 rows but X has 5 features.*one input point per column"),
     ({"input_points": [0, 1, 2, 3, 4]}, r"Expected 2D array(.|\n)*reshape\(-1, 1\)"),
     ({"output_points": [0, 1, 2, 3, 4]}, "Expected 2D array, got 1D array instead"),
     ({"input_points": [[0], [1], [2], [3], [np.nan]]}, "input_points contains NaN"),
     (
         {"output_points": np.zeros((5, 2))},
-        "measure distances between these points .*, or a cost_matrix",
+        "measure distances between these points .*Give another .*, or a cost_matrix",
     ),
     ({"cost_matrix": np.full((5, 5), np.nan)}, "cost_matrix contains NaN or infinity"),
     ({"cost_matrix": np.ones((4, 5))}, r"cost_matrix has shape \(4, 5\); with 5 features"),
@@ -585,7 +581,7 @@ BAD_BASE_MEASURES = [
         np.array([1, 2, 4, 2, 1]) / 10 * np.exp(-1),
         r"sums to 0.367879, .* exp\(-epsilon\) = 0.367879",
     ),
-    (1.0, "sums to 1, so that every user .* by a number between them, such as 0.607"),
+    (1.0, "every user .* multiply a probability vector by a number .*, such as 0.607"),
     (math.exp(-1), "sums to 0.367879, so that every user would get the same distribution"),
 ]
 
@@ -650,8 +646,6 @@ def test_no_user_pays_more_with_the_balanced_measure_than_on_average_with_the_tw
     assert (costs <= (of_optimal + of_uniform) / 2 + 1e-9).all()
 
 
-# Every number begins with these digits, which no message may show.
-SECRET = 3.14159
 ABSENT = (
     "Input X contains NaN. .* write 0, .*fill_value=0.* do not impute, because that would fill in"
 )
@@ -666,7 +660,7 @@ BAD_WEIGHTS = {
     "sparse NaN": (sparse.csr_array([[SECRET, np.nan, 0]]), ABSENT),
     "all zero": (
         [[1, 1, 1], [SECRET, 0, 0], [0, 0, 0], [0, 0, 0]],
-        "row 2 is all zero.*such as all ones: its absence reveals that it is empty",
+        "row 2 is all zero.*not depend on anybody's data, such as all ones: its absence reveals",
     ),
     "explicit zeros": (
         sparse.csr_array(([SECRET, 0.0, 0.0], ([0, 1, 1], [0, 1, 2])), shape=(2, 3)),
@@ -681,15 +675,6 @@ BAD_WEIGHTS = {
 }
 
 
-def refuse_without_telling(release, X, message):
-    """Check that a release is refused, with this message, in which no number of X is shown."""
-    with pytest.raises((ValueError, TypeError), match=message) as caught:
-        release(X)
-    assert str(SECRET)[:4] not in str(caught.value)
-    shown = traceback.format_exception(caught.value, limit=0)
-    assert str(SECRET)[:4] not in "".join(shown)
-
-
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_bad_weights_are_refused_before_the_charge(sampler_class, kind):
@@ -697,7 +682,7 @@ def test_bad_weights_are_refused_before_the_charge(sampler_class, kind):
     sampler = sampler_class(ledger=ledger).fit(np.ones((1, 3)))
     X, message = BAD_WEIGHTS[kind]
     for release in (sampler.transform, sampler.sample, sampler.project, sampler.score):
-        refuse_without_telling(release, X, message)
+        refuse_without_telling(partial(release, X), message)
     assert ledger.total()[0] == 0 and len(ledger) == 0
 
 
@@ -707,7 +692,7 @@ def test_bad_weights_are_refused_before_the_charge(sampler_class, kind):
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_fit_refuses_what_can_be_no_weight(sampler_class, kind):
     X, message = BAD_WEIGHTS[kind]
-    refuse_without_telling(sampler_class().fit, X, message)
+    refuse_without_telling(partial(sampler_class().fit, X), message)
 
 
 @pytest.mark.parametrize(
@@ -719,9 +704,12 @@ def test_bad_vectors_are_refused_before_the_charge(kind):
     X, message = BAD_WEIGHTS[kind]
     message = "Input X contains NaN" if kind == "NaN" else message
     for release in (sampler.transform, sampler.sample, sampler.score):
-        refuse_without_telling(release, X, message)
+        refuse_without_telling(partial(release, X), message)
     with np.errstate(all="raise"):
-        refuse_without_telling(sampler.transform, [[SECRET, 0, 0], [0, 0, 0]], "row 1 is all zero")
+        refuse_without_telling(
+            partial(sampler.transform, [[SECRET, 0, 0], [0, 0, 0]]),
+            "row 1 is all zero, so it has no direction.*Give it one that does not depend on",
+        )
     assert len(ledger) == 0
 
 
@@ -732,7 +720,7 @@ def test_bad_numbers_of_samples_are_refused_before_the_charge(sampler_class, n_s
     ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
     sampler = sampler_class(ledger=ledger).fit(X)
     refuse_without_telling(
-        partial(sampler.sample, X), n_samples, "n_samples must be an integer of at least 1, got"
+        partial(sampler.sample, X, n_samples), "n_samples must be an integer of at least 1, got"
     )
     assert len(ledger) == 0
 
