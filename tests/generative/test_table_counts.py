@@ -267,6 +267,15 @@ def test_halves_have_about_half_of_the_records():
     assert halves[2].tolist() == [False]
 
 
+def test_parities_of_classes_differ_only_if_noise_does_not_explain_it():
+    subsets, noise = [np.array([[0, 1, 2], [3, 4, 5]])], np.array([0.02, 0.04])
+    seen = np.array([[0.5, 0.6], [0.9, -0.9]])
+    (_, apart), (_, alike) = standing_out(seen, np.zeros((2, 2)), noise, np.ones(2), subsets)
+    np.testing.assert_allclose(apart, [0.9, -0.9], atol=0.03)
+    # Four fifths of the weight are those of the class with half of the noise.
+    np.testing.assert_allclose(alike, [0.52, 0.52])
+
+
 def move_of_a_record():
     """Return by how much a record more moves the release of parities, of its sensitivity."""
     schema, units = read_schema(COINS, "y"), some_units(300)
