@@ -653,14 +653,16 @@ def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.
 
 
 def sign_pairs(schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of columns, and which of them may both be missing.
+    """Return the pairs of signs that are multiplied, and which pairs of columns may be missing.
 
-    Columns are all but the target. The signs of a pair tell the half of a record in each column,
-    and, where both may be missing, whether they are.
+    Signs are the half of a record in each column but the target, and then, for each of these that
+    may be missing, whether it is. All pairs of halves come first.
     """
-    pairs = np.array(list(combinations(range(len(schema.features)), 2)))
-    may_miss = np.array([schema.columns[j].missing for j in schema.features])
-    return pairs, may_miss[pairs].all(axis=1)
+    missing = np.array([schema.columns[j].missing for j in schema.features])
+    pairs = np.array(list(combinations(range(len(missing)), 2)))
+    may_miss = missing[pairs].all(axis=1)
+    flags = len(missing) + np.cumsum(missing) - 1
+    return np.concatenate([pairs, flags[pairs[may_miss]]]), may_miss
 
 
 def max_scanned(n_columns: int, n_records: float, deviation: float) -> int:
@@ -825,6 +827,8 @@ def standing_out(
     # A smaller error is not worth more components.
     min_excess = 0.35
     excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < min_excess] = 0.0
+    # Differences of classes below this number of deviations are taken for noise: models would learn
+    # from them. Measured on a table of credit cards with a target of pure noise.
     common = np.average(seen, axis=1, weights=deviations**-2.0)[:, None]
     apart, clear, tiny = seen - common, 3.0, 1e-9
     kept = np.maximum(1 - (clear * deviations / np.maximum(np.abs(apart), tiny)) ** 2, 0.0)

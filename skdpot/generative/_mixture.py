@@ -14,7 +14,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-from scipy.fft import dct
+from scipy.fft import dct, idct
 
 from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import kept_shares
@@ -339,11 +339,11 @@ def _pooled_shares(
     at_large = 0.0
     if is_smooth:
         # In units of the noise, which is then the same in all frequencies.
-        waves, units = dct(np.eye(len(count_variances)), norm="ortho", axis=0), np.sqrt(variances)
-        octaves = np.log2(np.maximum(np.arange(len(waves)), 1)).astype(int)
-        observed = (differences / units) @ waves.T
+        units = np.sqrt(variances)
+        observed = dct(differences / units, norm="ortho")
+        octaves = np.log2(np.maximum(np.arange(observed.shape[1]), 1)).astype(int)
         kept = kept_shares(observed, np.ones(observed.shape), octaves, sure=True)
-        at_large = units * ((kept * observed) @ waves)
+        at_large = units * idct(kept * observed, norm="ortho")
     rest, one_group = differences - at_large, np.zeros(len(count_variances), dtype=int)
     kept = kept_shares(rest / scale, variances / scale**2, one_group, sure=True)
     pooled = np.array([nearest_distribution(row) for row in expected + at_large + kept * rest])

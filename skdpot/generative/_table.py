@@ -633,11 +633,12 @@ def release_marginals(
             else 0.0
             for pair, (a, b) in zip(pairs, combinations(range(len(features)), 2), strict=True)
         ]
-        lower = [half @ share for half, share in zip(halves, shares, strict=True)]
-        lower += [min(max(total[-1] / n_records, 0.0), 1.0) for total in sums]
-        missed = [cell == n - 1 for cell, n in zip(cells, n_cells, strict=True)]
-        is_lower = np.concatenate([upper, missed])
-        if strong := find_strong(rows, is_lower, np.array(lower), np.array(coarse), n_records):
+        # Of each column the share of the upper half; and of missing values, where there may be any.
+        flagged = [k for k, j in enumerate(features) if schema.columns[j].missing]
+        of_signs = [half @ share for half, share in zip(halves, shares, strict=True)]
+        of_signs += [min(max(sums[k][-1] / n_records, 0.0), 1.0) for k in flagged]
+        signs = np.array([*upper, *(cells[k] == n_cells[k] - 1 for k in flagged)])
+        if strong := find_strong(rows, signs, np.array(of_signs), np.array(coarse), n_records):
             further |= count_strong(rows, strong, cells, starts, cleared, blurred, n_records)
 
     if parities and _counts.are_scanned(len(features)):
@@ -709,16 +710,16 @@ class PrivateRows:
         return self.releases.run(name, sums, sensitivity), deviation
 
     def sum_signs(
-        self, upper: np.ndarray, subsets: Sequence[np.ndarray], *, by_class: bool = True
+        self, signs: np.ndarray, subsets: Sequence[np.ndarray], *, by_class: bool = True
     ) -> np.ndarray:
         """Return sums of products of signs, in each class or in all together: private.
 
-        `upper` of shape (n_signs, n) tells which rows have the sign -1. Each subset is of signs.
+        `signs` of shape (n_signs, n) are True for -1. Each subset is of signs.
         """
         n_classes, classes = self.schema.n_classes, self.classes
         if not by_class:
             n_classes, classes = 1, np.zeros_like(classes)
-        return _counts.parity_sums(upper, classes, n_classes, subsets)
+        return _counts.parity_sums(signs, classes, n_classes, subsets)
 
     def release(self, name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
         """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
@@ -771,8 +772,7 @@ def count_cells(
     exact = rows.count(cells, n_cells)
     noisy, class_noise = rows.release("values", exact)
     if see_signs:
-        halves, may_miss = _counts.sign_pairs(schema)
-        n_pairs, strongest = len(halves) + int(may_miss.sum()), 0.65
+        n_pairs, strongest = len(_counts.sign_pairs(schema)[0]), 0.65
         sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
         sign_noise = rows.releases.standard_deviation("signs", sensitivity)
         n_records = np.mean([count.sum() for count in noisy])
@@ -799,23 +799,23 @@ def count_cells(
 
 
 def find_strong(
-    rows: PrivateRows, is_lower: np.ndarray, lower: np.ndarray, coarse: np.ndarray, n_records: float
+    rows: PrivateRows, signs: np.ndarray, of_signs: np.ndarray, coarse: np.ndarray, n_records: float
 ) -> list[tuple[int, int]]:
-    """Return the pairs of columns that depend on each other strongly, by released signs.
+    """Return the pairs of columns that depend on each other strongly, by released sums of signs.
 
-    Each column has two signs: its half, and, in the second part of `is_lower` and of the shares
-    `lower`, whether it is missing. `coarse` is what counts of pairs show.
+    `signs` are those of `sign_pairs`, True for -1, which `of_signs` has the released shares of.
+    `coarse` is what counts of pairs show.
     """
     pairs, may_miss = _counts.sign_pairs(rows.schema)
-    both = np.concatenate([pairs, len(lower) // 2 + pairs[may_miss]])
-    exact = rows.sum_signs(is_lower, [both], by_class=False)[:, 0]
-    signs, noise = rows.release_signs("signs", exact)
-    clear = clear_strengths(signs / n_records, noise / n_records, lower[both])
-    strengths = np.maximum(clear[: len(pairs)], coarse)
+    exact = rows.sum_signs(signs, [pairs], by_class=False)[:, 0]
+    sums, noise = rows.release_signs("signs", exact)
+    clear = clear_strengths(sums / n_records, noise / n_records, of_signs[pairs])
+    n_pairs = len(may_miss)
+    strengths = np.maximum(clear[:n_pairs], coarse)
     # Values that are seldom missing together matter little: their covariance counts.
-    spreads = np.sqrt((4 * lower * (1 - lower))[both[len(pairs) :]].prod(axis=1))
-    strengths[may_miss] = np.maximum(strengths[may_miss], spreads * clear[len(pairs) :])
-    return choose_pairs(strengths, len(lower) // 2)
+    spreads = np.sqrt((4 * of_signs * (1 - of_signs))[pairs[n_pairs:]].prod(axis=1))
+    strengths[may_miss] = np.maximum(strengths[may_miss], spreads * clear[n_pairs:])
+    return choose_pairs(strengths, len(rows.schema.features))
 
 
 def count_strong(
