@@ -193,7 +193,7 @@ def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> 
 
 def pair_target(
     counts: np.ndarray, deviation: float, n_records: float, margins: Sequence[np.ndarray],
-    coarse: Sequence[np.ndarray], *, ordered: bool,
+    coarse: Sequence[np.ndarray], *, ordered: bool, may_miss: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Return the shares of a pair in fine groups, by released counts of coarse ones.
 
@@ -210,6 +210,9 @@ def pair_target(
     ordered : bool
         Whether both columns have an order: a normal copula is the first guess. Otherwise it is
         independence. What noise and chance do not explain of the difference is added.
+    may_miss : bool, default=False
+        Whether the last group of both columns has missing values alone: where noise explains that
+        some miss only one of the columns, nobody does.
     """
     rows, columns = margins
     observed, fine = counts / n_records, np.outer(rows, columns)
@@ -225,6 +228,11 @@ def pair_target(
     spreads = max(excess, 0.0) * guess
     likely = guess + differences * spreads / (spreads + noise)
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
+    if may_miss:
+        shares, clear = np.array([part[-1] for part in parts]), 3.0 * deviation / n_records
+        alone = shares - observed[-1, -1] < np.minimum(shares * (1 - shares[::-1]) / 2, clear)
+        likely[-1, :-1] *= ~alone[0]
+        likely[:-1, -1] *= ~alone[1]
     ratios = likely / np.maximum(guess, _TINY)
     # No pair is impossible.
     even = 1e-4
@@ -346,6 +354,10 @@ def _pair_targets(released, schema, margins, coarse):
     """Return the shares of each strong pair, in both orders of its columns."""
     targets, stop = {}, 0
     is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
+    may_miss = [
+        schema.columns[j].missing and np.count_nonzero(group == group[-1]) == 1
+        for j, group in zip(schema.features, coarse, strict=True)
+    ]
     for a, b in released.get("strong_pairs", np.empty((0, 2), dtype=np.int64)).tolist():
         shape = coarse[a].max() + 1, coarse[b].max() + 1
         start, stop = stop, stop + shape[0] * shape[1]
@@ -353,7 +365,7 @@ def _pair_targets(released, schema, margins, coarse):
             released["strong_counts"][start:stop].reshape(shape),
             float(released["strong_deviation"][0]), max(_counts.released_size(released), 1.0),
             [margins[a], margins[b]], [coarse[a], coarse[b]],
-            ordered=not (is_nominal[a] or is_nominal[b]),
+            ordered=not (is_nominal[a] or is_nominal[b]), may_miss=may_miss[a] and may_miss[b],
         )  # fmt: skip
         targets[a, b], targets[b, a] = target, target.T
     return targets
