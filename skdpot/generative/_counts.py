@@ -6,7 +6,7 @@ Where pairs of columns are all that there is, a model that has them predicts par
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -19,8 +19,47 @@ from skdpot.releases import SketchReleases
 from skdpot.tables import LOG, NOMINAL, NUMERIC, Column, TableSchema
 
 
+class SumsOfParts:
+    """Takes the place of `SketchReleases` where the records of several owners are added up.
+
+    With no sums given, its runs return the exact ones of an owner. Given those, and a source, they
+    are made with noise. Given the sum of all parts, they are read.
+
+    Attributes
+    ----------
+    made : list of ndarray
+        What runs have returned, in their order.
+    """
+
+    def __init__(
+        self, releases: SketchReleases, n_parts: int, given: np.ndarray | None, noisy: bool
+    ) -> None:
+        self.made: list[np.ndarray] = []
+        self._releases, self._n_parts = releases, n_parts
+        self._given, self._noisy = given, noisy
+
+    def standard_deviation(self, name: str, sensitivity: Callable[..., float]) -> float:
+        """Return that of the noise of all owners together."""
+        return math.sqrt(self._n_parts) * self._releases.standard_deviation(name, sensitivity)
+
+    def run(self, name: str, sums: np.ndarray, sensitivity: Callable[..., float]) -> np.ndarray:
+        """Return the sums of this name, once."""
+        if self._given is not None:
+            sums, self._given = np.split(self._given, [len(sums)])
+        if self._noisy:
+            sums = self._releases.run(name, sums, sensitivity)
+        self.made.append(sums)
+        # Only the sum of all parts is computed with: an error about an owner's own sums would tell
+        # of them before the charge.
+        is_read = self._given is not None and not self._noisy
+        return sums.astype(np.float64) if is_read else np.zeros(len(sums))
+
+
+CountReleases = SketchReleases | SumsOfParts
+
+
 def release_tables(
-    releases: SketchReleases, name: str, counts: Sequence[np.ndarray], whole: int = 1
+    releases: CountReleases, name: str, counts: Sequence[np.ndarray], whole: int = 1
 ) -> list[np.ndarray]:
     """Release tables of counts with noise. A record is in one cell of each table.
 
@@ -37,12 +76,12 @@ def tables_sensitivity(n_tables: int, whole: int = 1, *, signed: bool = False) -
     return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole, signed=signed)
 
 
-def noise_of_tables(releases: SketchReleases, name: str, n_tables: int) -> float:
+def noise_of_tables(releases: CountReleases, name: str, n_tables: int) -> float:
     """Return the standard deviation of the noise of tables of counts."""
     return releases.standard_deviation(name, tables_sensitivity(n_tables))
 
 
-def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
+def noise_of_counts(schema: TableSchema, releases: CountReleases) -> float:
     """Return the standard deviation of the noise of the counts of columns.
 
     Examples
@@ -848,7 +887,7 @@ def standing_out(
 
 
 def expected_errors(
-    n_records: int, schema: TableSchema, releases: SketchReleases, *, totals: bool = False
+    n_records: int, schema: TableSchema, releases: CountReleases, *, totals: bool = False
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of estimates from released counts, of columns and of pairs.
 

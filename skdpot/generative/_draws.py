@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
@@ -20,7 +21,7 @@ from skdpot.tables import NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
-    weights: np.ndarray, rows: np.ndarray, rng: np.random.RandomState,
+    weights: np.ndarray, rows: np.ndarray, rng: RandomState,
     sizes: np.ndarray | None = None, strata: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Return an entry for each record, with a probability proportional to those of its row.
@@ -95,7 +96,7 @@ def sample_units(
     model: Mapping[str, np.ndarray],
     schema: TableSchema,
     n_samples: int,
-    rng: np.random.RandomState,
+    rng: RandomState,
     given: Mapping[Any, Any] | None = None,
     labels: np.ndarray | None = None,
     *,
@@ -407,15 +408,17 @@ class ReleasedTable:
                 found.add(b)
         return sorted(found)
 
-    def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
+    def units_of(self, codes: np.ndarray, rng: RandomState) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""
         return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
 
-    def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
+    def sample(
+        self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any = None
+    ) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
         return self._sample(n_samples, y, given, rng, evenly=True)
 
-    def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
+    def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
         codes = None if y is None else _records.wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count("n_samples", n_samples) if codes is None else len(codes)
@@ -448,7 +451,7 @@ class ReleasedTable:
             return self.classes[plain[schema.target]]
         return schema.columns[schema.target].presented(plain[schema.target])
 
-    def sample_users(self, n_users: Any, rng: Any) -> Any:
+    def sample_users(self, n_users: Any, rng: RandomState) -> Any:
         """Return the rows of this many people, with a column of their person."""
         if self.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
@@ -460,7 +463,7 @@ class ReleasedTable:
         return (table, *labels) if labels else table
 
     def score(
-        self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
+        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any = None
     ) -> float:
         """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
@@ -468,12 +471,12 @@ class ReleasedTable:
         units = units[rng.permutation(len(units))[: _records.SCORED_ROWS]]
         # Rows are drawn for the labels of the given ones: shares of classes do not count.
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
-        samples = self._rows(len(units), rng, None, labels)[0]
+        samples = self._rows(len(units), rng, None, labels, evenly=False)[0]
         points, sampled = (_table_points(rows, schema) for rows in (units, samples))
         return -_records.sinkhorn_divergence(sampled, points, reg=reg)
 
     def _rows(
-        self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
+        self, n_samples: int, rng: RandomState, given: Any, codes: np.ndarray | None, evenly: bool
     ) -> list[np.ndarray]:
         """Return records under conditions that keep all rules: units, and each column's numbers."""
         space, schema = self.space, self.space.schema
@@ -481,7 +484,7 @@ class ReleasedTable:
         # A label beside the table is the last column, and has no place within a unit.
         n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
 
-        def draw(n: int, labels: Any) -> list[np.ndarray]:
+        def draw(n: int, labels: np.ndarray | None) -> list[np.ndarray]:
             units = sample_units(self.model, schema, n, rng, conditions, labels, evenly=evenly)
             uniforms = np.zeros(units.shape)
             uniforms[:, :n_drawn] = rng.uniform(size=(n, n_drawn))

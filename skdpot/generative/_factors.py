@@ -507,7 +507,7 @@ def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
 
 def draw_codes(
     own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
-    codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0, *,
+    codes: Mapping[int, np.ndarray], rng: np.random.RandomState, allowed: np.ndarray | float = 1.0,
     sizes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the fine group of a column in each row, given those of its parents.
