@@ -162,10 +162,9 @@ def sample_units(
         classes = [np.arange(*interval) for interval in conditions[schema.target]]
         prior = prior * np.isin(model["classes"], np.concatenate(classes))
     posterior = prior.copy()
-    allowed: dict[int, np.ndarray] = {}
+    allowed = {j: _allowed_shares(*ends, conditions.get(j)) for j, ends in cell_ends.items()}
     held: dict[int, np.ndarray] = {}
     for j in conditions.keys() & columns.keys():
-        allowed[j] = _allowed_shares(*cell_ends[j], conditions[j])
         held[j] = model["cells"][:, columns[j]] @ allowed[j]
         # A value that no component has, as in an empty tail, does not change the posterior.
         held[j] = held[j] if held[j].any() else np.ones(len(prior))
@@ -174,7 +173,7 @@ def sample_units(
     factors = _factors.factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
     n_candidates, most_rows = 1, 2_000_000
-    if any(features[c] in allowed for c in factors):
+    if any(features[c] in conditions for c in factors):
         n_candidates = min(max(most_rows // max(n_samples, 1), 2), 16)
     n_rows = n_samples * n_candidates
     labels = labels if labels is None else np.repeat(labels, n_candidates)
@@ -214,19 +213,22 @@ def sample_units(
             within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
             shares = shares_of_rows(within)
             own = _factors.group_sums(cells, fine[c])
-            of_groups = shares @ allowed.get(j, np.ones(len(fine[c])))
             rows, kept = _factors.draw_codes(
-                own, components, factors[c], codes, rng, of_groups, sizes=sizes
+                own, components, factors[c], codes, rng, shares @ allowed[j], sizes=sizes
             )
-            if j in allowed:
+            if j in held:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-9)
             codes[c], cells = rows, shares
             weights = within.sum(axis=1)
             of_rows = None if sizes is None else sizes @ own
+        starts, stops = cell_ends[j]
+        # A row without any allowed cell gets all allowed units with equal probability.
+        of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
+        chosen = draw_entries(of_cells, rows, rng, of_rows, codes[-1])
+        density = (weights @ cells) / (stops - starts)
         units[order, j] = draw_column(
-            schema.columns[j], cell_ends[j], cells, weights, rows, rng, conditions.get(j),
-            of_rows, codes[-1],
-        )  # fmt: skip
+            schema.columns[j], starts, stops, density, chosen, rng, conditions.get(j)
+        )
         if factors and c not in factors:
             codes[c] = fine[c][np.searchsorted(cell_ends[j][1], units[order, j], side="right")]
     if n_candidates == 1:
@@ -235,27 +237,23 @@ def sample_units(
     return units[np.arange(n_samples) * n_candidates + chosen]
 
 
-def draw_column(column, ends, cells, weights, rows, rng, intervals=None, sizes=None, strata=None):
-    """Return a unit of a column for each record.
+def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
+    """Return a unit of a column for each record, within the cell that was chosen for it.
 
     Parameters
     ----------
     column : Column
         Its declaration.
-    ends : tuple of two ndarray of shape (n_cells,)
+    starts, stops : ndarray of shape (n_cells,)
         The first units of cells, and the ends of cells.
-    cells : ndarray of shape (n_rows, n_cells)
-        Distributions over cells.
-    weights : ndarray of shape (n_rows,)
-        The frequency of each distribution.
-    rows : ndarray of shape (n,)
-        The distribution of each record.
+    density : ndarray of shape (n_cells,)
+        The share of all records of a cell, over its width.
+    chosen : ndarray of shape (n,)
+        The cell of each record.
     rng : RandomState
         Source of randomness.
     intervals : list of (int, int), default=None
         The allowed units; None for all.
-    sizes, strata : ndarray, default=None
-        As of `draw_entries`.
 
     Returns
     -------
@@ -268,23 +266,18 @@ def draw_column(column, ends, cells, weights, rows, rng, intervals=None, sizes=N
     >>> from skdpot.generative._draws import draw_column
     >>> from skdpot.tables import read_schema
     >>> column = read_schema({"age": range(10)}).columns[0]
-    >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
-    >>> rows, rng = np.array([0, 0, 1]), np.random.RandomState(0)
-    >>> draw_column(column, ends, cells, np.ones(2), rows, rng, [(8, 10)])
-    array([9, 9, 9])
+    >>> cells, rng = (np.array([0, 9]), np.array([9, 10])), np.random.RandomState(0)
+    >>> draw_column(column, *cells, np.array([0.0, 1.0]), np.array([1, 0, 1]), rng, [(8, 10)])
+    array([9, 8, 9])
     """
-    starts, stops = ends
-    allowed = _allowed_shares(starts, stops, intervals)
-    # A row without any allowed cell gets all allowed units with equal probability.
-    entry_weights = _with_fallback(cells * allowed, allowed * (stops - starts))
-    chosen = draw_entries(entry_weights, rows, rng, sizes, strata)
-    heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
-    uniforms = rng.uniform(size=len(chosen))
-    units = draw_units(starts[chosen], stops[chosen], intervals, uniforms)
-    return units if intervals is not None else np.where(heaps < 0, units, heaps)
+    units = draw_units(starts[chosen], stops[chosen], intervals, rng.uniform(size=len(chosen)))
+    if intervals is not None:
+        return units
+    heaps = _heaps(column, starts, stops, density)[chosen]
+    return np.where(heaps < 0, units, heaps)
 
 
-def _heaps(column, starts, stops, shares):
+def _heaps(column, starts, stops, density):
     """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
 
     Where people write round numbers, cells are cut until each round number is in a narrow cell of
@@ -294,7 +287,6 @@ def _heaps(column, starts, stops, shares):
     # Integers are round numbers themselves.
     if column.kind != NUMERIC or column.integer:
         return units
-    density = shares / (stops - starts)
     nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
     # A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours
     # by this one.

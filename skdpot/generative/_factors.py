@@ -8,10 +8,9 @@ Only releases are fitted: nothing here is private, and nothing costs budget.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -361,7 +360,7 @@ def _pair_targets(released, schema, margins, coarse):
 
 def outstanding_parities(
     released: Mapping[str, np.ndarray], model: Mapping[str, np.ndarray], n_classes: int,
-    halves: Sequence[np.ndarray], explained: Callable[[Any], np.ndarray],
+    halves: Sequence[np.ndarray], explained: Callable[[Sequence[np.ndarray]], np.ndarray],
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:  # fmt: skip
     """Return the parities that a model lacks, as columns and the mean in each class.
 
@@ -422,7 +421,9 @@ def explained_by_pairs(
     return np.concatenate(found)
 
 
-def parity_codes(columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence) -> np.ndarray:
+def parity_codes(
+    columns: Iterable[int], codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
+) -> np.ndarray:
     """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
     odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
     return 2 * codes[_CLASS] + odd
@@ -518,7 +519,7 @@ def draw_codes(
     factors are fitted so as to keep them.
     """
 
-    def weights_of(rows: Any) -> np.ndarray:
+    def weights_of(rows: np.ndarray | slice) -> np.ndarray:
         joint = own[components[rows]]
         for a, factor in factors.items():
             joint *= factor[codes[a][rows]]

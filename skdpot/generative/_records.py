@@ -225,7 +225,7 @@ class PrivateRecords:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: np.ndarray | slice) -> np.ndarray:
         # Numbers outside of [-1, 1] are moved there, and NaN to 0.
         low, high = self.space.box
         scaled = np.clip(2 * ((self.values[rows] - low) / (high - low)) - 1, -1, 1)
