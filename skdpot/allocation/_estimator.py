@@ -28,6 +28,7 @@ from skdpot.transport import load_compiler, load_solver
 from skdpot.transport.consensus import (
     FAMILIES,
     BipartiteNetwork,
+    ConcaveUtility,
     LinearUtility,
     NetworkPlan,
     check_feasible,
@@ -85,7 +86,7 @@ class Problem:
         """Return the same problem with other utilities."""
         return replace(self, values=tuple(values))
 
-    def utilities(self) -> list[Any]:
+    def utilities(self) -> list[ConcaveUtility]:
         """Return the utilities of the targets, and those of the sources if they have any."""
         found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
         # Sources without utilities are indifferent to all plans.

@@ -359,7 +359,7 @@ class BaseTransportDistance(PrivateEstimator):
         )
 
     @abstractmethod
-    def _plan_release(self, space: Any, groups: LabelledGroups) -> Any:
+    def _plan_release(self, space: BoxSpace | SchemaSpace, groups: LabelledGroups) -> Any:
         """Return the planned release, made of public quantities, or raise."""
 
     def _run(self, plan: ReleasePlan, data: tuple[np.ndarray, Any, LabelledGroups]) -> Released:

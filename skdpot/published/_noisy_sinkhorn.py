@@ -524,7 +524,7 @@ class NoisySinkhornRuns:
         errors = (plan.cost_mechanism.scale * math.sqrt(2.0) for plan in self.plans)
         return self.groups.cost_errors(errors, self.settings.cost_range, ", or more")
 
-    def run(self, X: np.ndarray, source: Any) -> Released:
+    def run(self, X: np.ndarray, source: NoiseSource) -> Released:
         """Release the costs of all pairs, and the potentials if there are two groups."""
         # Every pair has a stream of its own, so that jobs may run in any order.
         pairs = combinations(self.groups.split(X, X[:0]), 2)
@@ -535,7 +535,7 @@ class NoisySinkhornRuns:
         return Released(costs, attributes=potentials)
 
     def _between(
-        self, k: int, x: np.ndarray, y: np.ndarray, source: Any
+        self, k: int, x: np.ndarray, y: np.ndarray, source: NoiseSource
     ) -> tuple[float, np.ndarray, np.ndarray]:
         low, _ = self.settings.cost.range
         cost, plan = self.settings.cost(x, y) - low, self.plans[k]

@@ -370,7 +370,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
         if form != 1:
             raise ValueError(f"the schema is of format {form}; this version of skdpot reads 1.")
         schema = {name: declared for name, declared in schema.items() if name != "format"}
-    listed: Any = schema.get("columns")
+    listed = schema.get("columns")
     # A list of columns is the plain form of a schema, and not the declaration of a column.
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
     if not is_list or not all(isinstance(one, Mapping) and "name" in one for one in listed):

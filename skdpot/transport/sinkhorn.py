@@ -33,7 +33,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -376,7 +376,7 @@ def half_step(
     a: np.ndarray,
     b: np.ndarray,
     reg: float,
-    executor: Any,
+    executor: ThreadPoolExecutor | None,
     kept: np.ndarray = _NOTHING,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the row potentials that answer g, and the columns of their plan.
@@ -401,7 +401,9 @@ def half_step(
 class KeptPlan:
     """A plan with exact rows that is scaled as long as the potentials stay near those it has."""
 
-    def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
+    def __init__(
+        self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: ThreadPoolExecutor | None
+    ) -> None:
         self.costs, self.a, self.b, self._executor = costs, a, b, executor
         self._rows = np.empty(costs.shape)
         height = max(1, _PANEL_SIZE // costs.shape[1])
@@ -447,12 +449,12 @@ class KeptPlan:
         return result
 
 
-def threads(n_threads: int) -> Any:
+def threads(n_threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
     """Return a context whose value runs panels in threads, and is None for a single one."""
     return nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads)
 
 
-def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
+def _run(work: Callable[[int], None], count: int, executor: ThreadPoolExecutor | None) -> None:
     """Call a function with 0, 1, ..., in threads if there are any; errors come through."""
 
     def quietly(k: int) -> None:
@@ -567,7 +569,9 @@ class _SinkhornIteration:
     Potentials are kept in units of the regularisation in force, for costs that begin at 0.
     """
 
-    def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
+    def __init__(
+        self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: ThreadPoolExecutor | None
+    ) -> None:
         self.costs, self.a, self.b = costs, a, b
         self.n_iter = 0
         self.reg = math.nan

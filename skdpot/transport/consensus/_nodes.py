@@ -95,16 +95,16 @@ class QuadraticUtility:
             raise ValueError("curvatures must be non-negative.")
         object.__setattr__(self, "curvatures", curvatures)
 
-    def value(self, amounts: Any) -> np.ndarray:
+    def value(self, amounts: np.ndarray) -> np.ndarray:
         """Return the utility of the amount on every edge."""
         amounts = np.asarray(amounts)
         return (self.slopes - 0.5 * self.curvatures * amounts) * amounts
 
-    def derivative(self, amounts: Any) -> np.ndarray:
+    def derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the marginal utility."""
         return self.slopes - self.curvatures * np.asarray(amounts)
 
-    def second_derivative(self, amounts: Any) -> np.ndarray:
+    def second_derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the derivative of the marginal utility."""
         return -self.curvatures + np.zeros_like(amounts)
 
@@ -176,15 +176,15 @@ class LogUtility:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "scales", scales)
 
-    def value(self, amounts: Any) -> np.ndarray:
+    def value(self, amounts: np.ndarray) -> np.ndarray:
         """Return the utility of the amount on every edge."""
         return self.weights * np.log1p(np.asarray(amounts) / self.scales)
 
-    def derivative(self, amounts: Any) -> np.ndarray:
+    def derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the marginal utility."""
         return self.weights / (self.scales + np.asarray(amounts))
 
-    def second_derivative(self, amounts: Any) -> np.ndarray:
+    def second_derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the derivative of the marginal utility."""
         return -self.weights / (self.scales + np.asarray(amounts)) ** 2
 
@@ -199,7 +199,7 @@ class LogUtility:
         return np.where(self.weights > prices * self.scales, np.clip(best, 0.0, caps), 0.0)
 
 
-def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
+def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> ConcaveUtility:
     """Return the utility of a family with these parameters, one for every edge."""
     if family == "linear":
         return LinearUtility(values)
@@ -234,7 +234,7 @@ def _check_methods(utility: Any, name: str) -> None:
         )
 
 
-def best_demand(utility: Any, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
+def best_demand(utility: ConcaveUtility, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
     """Return the amounts in [0, caps] that maximise the utility less the price of every edge."""
     # A closed form is exact; others are solved by bisection.
     if hasattr(utility, "demand"):
@@ -503,7 +503,7 @@ class SideState:
         The first agreed amounts. They are public.
     """
 
-    def __init__(self, side: Side, utility: Any, sign: int, start: np.ndarray):
+    def __init__(self, side: Side, utility: ConcaveUtility, sign: int, start: np.ndarray):
         self.side = side
         self.sign = float(sign)
         # Kernels change it in place.
@@ -537,7 +537,7 @@ class SideState:
         return amounts
 
 
-def _solver_of(utility: Any) -> tuple[Any, tuple]:
+def _solver_of(utility: ConcaveUtility) -> tuple[Any, tuple]:
     """Return the function that answers for a family of utilities, and the family's parameters."""
     if isinstance(utility, QuadraticUtility):
         return quadratic_side, (utility.slopes, utility.curvatures)
@@ -546,13 +546,18 @@ def _solver_of(utility: Any) -> tuple[Any, tuple]:
     return general_side, (utility,)
 
 
-def welfare(target_utility: Any, source_utility: Any, plan: np.ndarray) -> float:
+def welfare(
+    target_utility: ConcaveUtility, source_utility: ConcaveUtility, plan: np.ndarray
+) -> float:
     """Return the sum of all utilities of a plan, in the order of the targets; not private."""
     return float(np.sum(target_utility.value(plan)) + np.sum(source_utility.value(plan)))
 
 
 def welfare_bound(
-    network: BipartiteNetwork, target_utility: Any, source_utility: Any, prices: np.ndarray
+    network: BipartiteNetwork,
+    target_utility: ConcaveUtility,
+    source_utility: ConcaveUtility,
+    prices: np.ndarray,
 ) -> float:
     """Return an upper bound on the welfare of every feasible plan; not private.
 
@@ -563,7 +568,7 @@ def welfare_bound(
     return target_bound + side_bound(network.sources, source_utility.take(order), -prices[order])
 
 
-def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
+def side_bound(side: Side, utility: ConcaveUtility, prices: np.ndarray) -> float:
     """Return the largest total gain of a side's nodes at prices, all in the order of the side."""
     connected = side.degrees > 0
     if not connected.any():
@@ -590,7 +595,7 @@ def _best_levels(
     lower: np.ndarray,
     upper: np.ndarray,
     caps: np.ndarray,
-    utility: Any,
+    utility: ConcaveUtility,
     prices: np.ndarray,
 ) -> np.ndarray:
     """Return the multipliers that minimise the bound of every node, by bisection."""
