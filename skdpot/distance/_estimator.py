@@ -170,8 +170,8 @@ def declared_groups(
     # As objects: an array of numbers and texts would make all of them texts.
     names_of = np.asarray(names, dtype=object)[y]
     return make_groups(
-        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size,
-    )  # fmt: skip
+        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size
+    )
 
 
 def _check_sizes(min_group_size: Any, names: list[Any]) -> np.ndarray:
@@ -302,10 +302,10 @@ class BaseTransportDistance(PrivateEstimator):
     def _points(self, X: Any) -> tuple[BoxSpace | SchemaSpace, np.ndarray]:
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
+            kept: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
             X = validate_private_data(
-                self, X, instead=self._instead, as_numbers=tables.as_numbers, dtype=np.float64,
-                ensure_min_samples=2,
-            )  # fmt: skip
+                self, X, instead=self._instead, as_numbers=tables.as_numbers, **kept
+            )
             space = self._space(X.shape[1])
             return space, space.moved_inside(X)
         space = self._space(0)

@@ -21,9 +21,12 @@ from skdpot.tables import NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
-    weights: np.ndarray, rows: np.ndarray, rng: RandomState,
-    sizes: np.ndarray | None = None, strata: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+    weights: np.ndarray,
+    rows: np.ndarray,
+    rng: RandomState,
+    sizes: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> np.ndarray:
     """Return an entry for each record, with a probability proportional to those of its row.
 
     Parameters

@@ -191,9 +191,14 @@ def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> 
 
 
 def pair_target(
-    counts: np.ndarray, deviation: float, n_records: float, margins: Sequence[np.ndarray],
-    coarse: Sequence[np.ndarray], *, ordered: bool,
-) -> np.ndarray:  # fmt: skip
+    counts: np.ndarray,
+    deviation: float,
+    n_records: float,
+    margins: Sequence[np.ndarray],
+    coarse: Sequence[np.ndarray],
+    *,
+    ordered: bool,
+) -> np.ndarray:
     """Return the shares of a pair in fine groups, by released counts of coarse ones.
 
     Parameters
@@ -323,10 +328,13 @@ def fit_factors(
         factors += [factor.ravel() for factor in found.values()]
         codes[c], _ = draw_codes(own, rows, found, codes, rng, sizes=n_rows * is_of_class * weights)
     return {
-        "order": np.array(order), "fine": np.concatenate(fine), "halves": np.concatenate(halves),
+        "order": np.array(order),
+        "fine": np.concatenate(fine),
+        "halves": np.concatenate(halves),
         "parities": np.array(parities, dtype=bool).reshape(-1, len(cells)),
-        "edges": np.array(edges), "factors": np.concatenate(factors),
-    }  # fmt: skip
+        "edges": np.array(edges),
+        "factors": np.concatenate(factors),
+    }
 
 
 def _dependence(target, rows, columns):
@@ -343,25 +351,27 @@ def halves_of_cells(released: Mapping[str, np.ndarray], ends: np.ndarray) -> lis
 
 def _pair_targets(released, schema, margins, coarse):
     """Return the shares of each strong pair, in both orders of its columns."""
-    targets, stop = {}, 0
+    targets, stop, n_records = {}, 0, max(_counts.released_size(released), 1.0)
     is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
     for a, b in released.get("strong_pairs", np.empty((0, 2), dtype=np.int64)).tolist():
         shape = coarse[a].max() + 1, coarse[b].max() + 1
         start, stop = stop, stop + shape[0] * shape[1]
-        target = pair_target(
-            released["strong_counts"][start:stop].reshape(shape),
-            float(released["strong_deviation"][0]), max(_counts.released_size(released), 1.0),
-            [margins[a], margins[b]], [coarse[a], coarse[b]],
-            ordered=not (is_nominal[a] or is_nominal[b]),
-        )  # fmt: skip
+        counts = released["strong_counts"][start:stop].reshape(shape)
+        deviation = float(released["strong_deviation"][0])
+        parts = [margins[a], margins[b]], [coarse[a], coarse[b]]
+        ordered = not (is_nominal[a] or is_nominal[b])
+        target = pair_target(counts, deviation, n_records, *parts, ordered=ordered)
         targets[a, b], targets[b, a] = target, target.T
     return targets
 
 
 def outstanding_parities(
-    released: Mapping[str, np.ndarray], model: Mapping[str, np.ndarray], n_classes: int,
-    halves: Sequence[np.ndarray], explained: Callable[[Sequence[np.ndarray]], np.ndarray],
-) -> list[tuple[tuple[int, ...], np.ndarray]]:  # fmt: skip
+    released: Mapping[str, np.ndarray],
+    model: Mapping[str, np.ndarray],
+    n_classes: int,
+    halves: Sequence[np.ndarray],
+    explained: Callable[[Sequence[np.ndarray]], np.ndarray],
+) -> list[tuple[tuple[int, ...], np.ndarray]]:
     """Return the parities that a model lacks, as columns and the mean in each class.
 
     Nor does it have strong pairs, whose parities are not lacking where these are `explained`.
@@ -475,9 +485,12 @@ def _fitted_factors(joint, wanted, codes):
 
 
 def even_totals(
-    drawn: np.ndarray, strata: np.ndarray, expected: np.ndarray,
-    weights_of: Callable[[np.ndarray], np.ndarray], rng: np.random.RandomState,
-) -> None:  # fmt: skip
+    drawn: np.ndarray,
+    strata: np.ndarray,
+    expected: np.ndarray,
+    weights_of: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.RandomState,
+) -> None:
     """Draw some entries again, in place, until their totals are nearly the expected ones.
 
     Records of entries with too many are drawn again among their own entry and those with too few.
@@ -507,10 +520,14 @@ def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
 
 
 def draw_codes(
-    own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
-    codes: Mapping[int, np.ndarray], rng: np.random.RandomState, allowed: np.ndarray | float = 1.0,
+    own: np.ndarray,
+    components: np.ndarray,
+    factors: Mapping[int, np.ndarray],
+    codes: Mapping[int, np.ndarray],
+    rng: np.random.RandomState,
+    allowed: np.ndarray | float = 1.0,
     sizes: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the fine group of a column in each row, given those of its parents.
 
     `allowed` is the share of each group that conditions allow. The second array has the probability

@@ -318,9 +318,15 @@ def _column_counts(
 
 
 def _pooled_shares(
-    estimates: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
-    count_variances: np.ndarray, scale: np.ndarray | float, *, is_smooth: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    estimates: np.ndarray,
+    expected: np.ndarray,
+    shares: np.ndarray,
+    n_records: float,
+    count_variances: np.ndarray,
+    scale: np.ndarray | float,
+    *,
+    is_smooth: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a distribution for every class, between its estimate and the expected one.
 
     `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);

@@ -210,10 +210,10 @@ class TableReleases(SketchSeries):
         shares, releases = self._shares, self._releases(source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
+            persons = None if self.space.user is None else records.persons
             released = release_marginals(
-                records.values, self.space.schema, releases, **self._options,
-                persons=None if self.space.user is None else records.persons,
-            )  # fmt: skip
+                records.values, self.space.schema, releases, **self._options, persons=persons
+            )
             bar.update(len(shares))
             fitted = self._fitted(released)
             bar.update()
@@ -223,12 +223,9 @@ class TableReleases(SketchSeries):
         """Return the model of released counts, with those that tell of its quality."""
         schema = self.space.schema
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
-        # Statistics that are used only to fit a model.
-        fit_only = ("totals", "tails", "parities", "parity_deviation", "max_parity", "halves")
-        statistics = {
-            name: array for name, array in released.items()
-            if name not in fit_only and not name.startswith("strong")
-        }  # fmt: skip
+        # How the names of statistics begin that are used only to fit a model.
+        fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong")
+        statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
         return ReleasedTable(self.space, model, _counts.released_size(released), statistics)
 
     def _releases(self, source: NoiseSource | None) -> SketchReleases:
@@ -726,9 +723,13 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]
 
 
 def count_cells(
-    rows: PrivateRows, cells: list[np.ndarray], starts: list[np.ndarray], *,
-    totals: bool, see_signs: bool,
-) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:  # fmt: skip
+    rows: PrivateRows,
+    cells: list[np.ndarray],
+    starts: list[np.ndarray],
+    *,
+    totals: bool,
+    see_signs: bool,
+) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:
     """Return the counts of all cells in each class, their noise, and whether signs can be seen.
 
     The noise is that of sums over classes, and then what `release_marginals` calls deviations. If
@@ -785,9 +786,14 @@ def find_strong(
 
 
 def count_strong(
-    rows: PrivateRows, strong: list[tuple[int, int]], cells: list[np.ndarray],
-    starts: list[np.ndarray], cleared: list[np.ndarray], blurred: list[bool], n_records: float,
-) -> dict[str, np.ndarray]:  # fmt: skip
+    rows: PrivateRows,
+    strong: list[tuple[int, int]],
+    cells: list[np.ndarray],
+    starts: list[np.ndarray],
+    cleared: list[np.ndarray],
+    blurred: list[bool],
+    n_records: float,
+) -> dict[str, np.ndarray]:
     """Return the counts of strong pairs, in finer groups of cells and in all classes together.
 
     `cleared` has the released counts of cells, without empty tails: about `n_records` in each

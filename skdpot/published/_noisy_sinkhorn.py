@@ -682,10 +682,8 @@ class NoisySinkhornDistance(BaseTransportDistance):
         # Each record is in as many pairs as there are other groups, and the budget is for a record.
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
-        options = {
-            "cost_range": settings.cost_range, "reg": settings.reg,
-            "n_iter": self.n_iter, "noise_variance": self.noise_variance,
-        }  # fmt: skip
+        options = {"cost_range": settings.cost_range, "reg": settings.reg, "n_iter": self.n_iter}
+        options["noise_variance"] = self.noise_variance
         make_plan: Any = plan_noisy_sinkhorn
         if self.accounting == "paper":
             make_plan = partial(plan_paper_sinkhorn, adaptive_noise=self.adaptive_noise)

@@ -503,16 +503,12 @@ class Projector:
         return result
 
     def _arguments(self, weights, result):
-        return (
-            *_csr_arrays(weights), self.cost, self.lower[None], self.upper[None],
-            *self.integer_bounds, self.row_maxima, *self.start, *result,
-        )  # fmt: skip
+        bounds = self.lower[None], self.upper[None], *self.integer_bounds
+        return *_csr_arrays(weights), self.cost, *bounds, self.row_maxima, *self.start, *result
 
     def _anneal_arguments(self, weights, result):
-        return (
-            *_csr_arrays(weights), self.cost, self.lower, self.upper, *self.start, self.tol,
-            self.max_iter, *result,
-        )  # fmt: skip
+        given = self.cost, self.lower, self.upper, *self.start, self.tol, self.max_iter
+        return *_csr_arrays(weights), *given, *result
 
     def _anneal(self, weights):
         """Project rows by the entropic solver, and those that it does not certify by the other."""
@@ -689,12 +685,10 @@ def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
         )
     cost, unit = _in_units_of_its_range(cost)
     costs = np.empty(len(targets))
-    run(
-        _project_rows, _seconds(np.diff(rows.indptr), cost.shape[1]), *_csr_arrays(rows), cost,
-        targets, targets,
-        *integer_bounds(targets, targets), cost.max(axis=1), *starting_kernel(cost),
-        np.empty(targets.shape), costs, np.empty(len(targets)),
-    )  # fmt: skip
+    seconds = _seconds(np.diff(rows.indptr), cost.shape[1])
+    bounds = targets, targets, *integer_bounds(targets, targets)
+    given = *_csr_arrays(rows), cost, *bounds, cost.max(axis=1), *starting_kernel(cost)
+    run(_project_rows, seconds, *given, np.empty(targets.shape), costs, np.empty(len(targets)))
     return costs * unit
 
 

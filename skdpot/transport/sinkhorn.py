@@ -233,10 +233,8 @@ class Costs(ABC):
         kept : ndarray of shape (n, m) or (0, 0)
             Receives the rows of the plan, scaled to sum 1, unless it is empty.
         """
-        answer_matrix(
-            self.panel(rows), self.low, reg, biased, weights[rows], potential[rows], columns,
-            kept[rows],
-        )  # fmt: skip
+        of_rows = weights[rows], potential[rows], columns, kept[rows]
+        answer_matrix(self.panel(rows), self.low, reg, biased, *of_rows)
 
     def panel(self, rows: slice) -> np.ndarray:
         """Return the costs of some rows; subclasses have this, or an `answer` of their own."""
@@ -356,10 +354,9 @@ class PointCosts(Costs):
         self._y_columns = np.ascontiguousarray(self.y.T)
 
     def answer(self, rows, biased, weights, reg, potential, columns, kept):
-        answer_points(
-            self.x[rows], self._y_columns, self.squared, self.high, reg,
-            biased, weights[rows], potential[rows], columns, kept[rows],
-        )  # fmt: skip
+        of_rows = weights[rows], potential[rows], columns, kept[rows]
+        points = self.x[rows], self._y_columns
+        answer_points(*points, self.squared, self.high, reg, biased, *of_rows)
 
     def transposed(self) -> "PointCosts":
         return PointCosts(self.y, self.x, squared=self.squared, high=self.high)

@@ -553,10 +553,10 @@ class _Projection:
         """Minimise over the multipliers of the targets and then of the sources; return the plan."""
         targets, sources = self.network.targets, self.network.sources
         amounts = np.empty_like(self.values)
+        values = self.values - self.source_levels[targets.neighbours]
         nearest_on_side(
-            targets.indptr, targets.lower, targets.upper,
-            self.values - self.source_levels[targets.neighbours], self.target_levels, amounts,
-        )  # fmt: skip
+            targets.indptr, targets.lower, targets.upper, values, self.target_levels, amounts
+        )
         values = self.source_values - self.target_levels[sources.neighbours]
         nearest_on_side(
             sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
@@ -623,10 +623,8 @@ class _Projection:
         wanted = np.zeros(len(diagonal))
         wanted[: targets.n_nodes] = np.where(bound & (weights > 0), excess, 0.0)
         with np.errstate(all="ignore"):
-            step = cg(
-                system, wanted, rtol=cg_precision, maxiter=max_cg,
-                M=sparse.diags_array(1.0 / diagonal),
-            )[0]  # fmt: skip
+            inverse = sparse.diags_array(1.0 / diagonal)
+            step, _ = cg(system, wanted, rtol=cg_precision, maxiter=max_cg, M=inverse)
         return step[: targets.n_nodes], step[targets.n_nodes :]
 
 

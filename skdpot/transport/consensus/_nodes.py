@@ -529,11 +529,10 @@ class SideState:
         """
         amounts, last = self._answers
         self._answers = last, amounts
-        self._solver(
-            self.side.indptr, self.side.lower, self.side.upper, self._parameters, sent,
-            received.take(self.side.positions), self.sign, (eta, relaxation, shift), self.agreed,
-            self.prices, self.multipliers, amounts,
-        )  # fmt: skip
+        side, rates = self.side, (eta, relaxation, shift)
+        messages = sent, received.take(side.positions)
+        given = side.indptr, side.lower, side.upper, self._parameters, *messages, self.sign, rates
+        self._solver(*given, self.agreed, self.prices, self.multipliers, amounts)
         return amounts
 
 
