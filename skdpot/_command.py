@@ -164,8 +164,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
             raise ValueError(f"{options.report} must end with .txt, .html or .json.")
     ledger = _open_ledger(options)
-    declared = {"schema": options.schema, "target": options.target}
-    generator = DPSinkhornGenerator(options.epsilon, delta=options.delta, ledger=ledger, **declared)
+    given = {"schema": options.schema, "target": options.target}
+    generator = DPSinkhornGenerator(options.epsilon, delta=options.delta, ledger=ledger, **given)
     preview = generator.preview(n_records, header, groups=options.groups)
     guessed = f"{n_records} {'records' if options.groups is None else 'people'}"
     # Shown before the table is read, and whatever is in it.
