@@ -112,9 +112,9 @@ def read_network(
         )
     # Errors of the network name positions and bounds, which are public.
     network = make_network(adjacency, *bounds)
-    largest = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
+    max_bound = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
     # Otherwise products of amounts and utilities could overflow after the charge.
-    if largest > _LARGEST or 0 < largest < _LEAST:
+    if max_bound > _LARGEST or 0 < max_bound < _LEAST:
         raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
     return network
 
@@ -441,8 +441,10 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         if len(release.epsilons) > 1 and self.protect != "node":
             public.append("both utilities of an edge, at its target and at its source, as one")
         # Each node is protected by its own epsilon, and the guarantee is that of the weakest.
-        largest = max(float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons)
-        guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, tuple(public))
+        max_epsilon = max(
+            float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons
+        )
+        guarantee = PrivacyGuarantee(max_epsilon, float(delta), "replace_one", unit, tuple(public))
         label = f"{type(self).__name__} by {by}"
         return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")
 

@@ -136,9 +136,9 @@ def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> Co
             "with its cost_range."
         )
     with np.errstate(all="ignore"):
-        largest = float(_LARGEST[metric](high - low))
+        max_cost = float(_LARGEST[metric](high - low))
     # Other costs overflow or underflow.
-    proven = (0.0, largest) if SMALLEST_RANGE <= largest <= LARGEST_RANGE else None
+    proven = (0.0, max_cost) if SMALLEST_RANGE <= max_cost <= LARGEST_RANGE else None
     bounds = range_within(metric, proven, cost_range)
     unclipped = bounds == proven
     # On a line, all but the square are multiples of one distance. Formulas with powers would

@@ -368,17 +368,19 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
-    def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
+    def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.
 
         Each column has four arrays: where the units of cells start, where they stop, their shares
-        of all records, and groups of consecutive cells with a share of about `least` or more.
+        of all records, and groups of consecutive cells with a share of about `min_share` or more.
         """
         model = self.model
         shares = model["weights"] @ model["cells"]
         ends = np.cumsum(model["n_cells"])[:-1]
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
-        return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
+        return [
+            (*part, merge_cells(part[-1], min_share)) for part in zip(*column_parts, strict=True)
+        ]
 
     def tied_columns(self, closest: float) -> list[int]:
         """Return the places of columns that depend on an earlier one by more than this.

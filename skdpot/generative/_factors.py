@@ -57,8 +57,8 @@ def clear_strengths(signs: np.ndarray, deviation: float, upper: np.ndarray) -> n
     spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=1)
     correlations = np.abs(signs - means.prod(axis=1)) / spreads
     # What a mixture loses, and noise of so many pairs does not explain.
-    least, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
-    return np.where(correlations > np.maximum(least, clear), correlations, 0.0)
+    min_correlation, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
+    return np.where(correlations > np.maximum(min_correlation, clear), correlations, 0.0)
 
 
 def choose_pairs(strengths: np.ndarray, n_columns: int) -> list[tuple[int, int]]:
@@ -100,8 +100,8 @@ def coarse_dependence(
     noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
     by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
     distance = np.abs(counts.sum(axis=2) - expected).sum()
-    left, least = float(distance - by_chance) / 2 / n_records, 0.1
-    return left if left > least else 0.0
+    left, min_distance = float(distance - by_chance) / 2 / n_records, 0.1
+    return left if left > min_distance else 0.0
 
 
 def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -297,8 +297,8 @@ def fit_factors(
         strengths[a] += _dependence(target, margins[a], margins[b])
     order = np.argsort(-strengths, kind="stable").tolist()
     # Noise of this sample is smaller than that of releases. Large tables need more rows.
-    largest = max((target.size for target in targets.values()), default=0)
-    n_rows, rng = int(np.clip(largest, 2**13, 2**15)), np.random.RandomState(0)
+    max_size = max((target.size for target in targets.values()), default=0)
+    n_rows, rng = int(np.clip(max_size, 2**13, 2**15)), np.random.RandomState(0)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]

@@ -134,16 +134,16 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
     >>> releases = {"counts": (1.0, cell_count_sensitivity)}
     >>> check_noise(sketch_budget(1.0, 1e-5, "add_remove"), releases)
     """
-    largest = math.inf
+    max_multiplier = math.inf
     for releases in alternatives:
         total = math.fsum(share for share, _ in releases.values())
         for share, sensitivity in releases.values():
             # One percent is left for the rounding of scales: a refusal after the charge would be
             # too late.
             scale = LARGEST_SCALE / 1.01 / sensitivity(relation=plan.neighbouring)
-            largest = min(largest, scale * math.sqrt(share / total))
-    if plan.noise_multiplier > largest:
-        smallest = epsilon_of(largest, plan.delta) * 1.01
+            max_multiplier = min(max_multiplier, scale * math.sqrt(share / total))
+    if plan.noise_multiplier > max_multiplier:
+        smallest = epsilon_of(max_multiplier, plan.delta) * 1.01
         if not smallest < LARGEST_EPSILON:
             raise ValueError("a part of the budget is too small: its noise would have no bounds.")
         raise ValueError(

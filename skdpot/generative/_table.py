@@ -608,13 +608,13 @@ def release_marginals(
         # And three and more columns?
         size_of_class = np.mean([mass.sum() for mass in masses]) / schema.n_classes
         noise_of_one = _counts.noise_of_tables(releases, "parities", 1)
-        largest = _counts.max_scanned(len(features), size_of_class, noise_of_one)
-        subsets = _counts.scanned_subsets(len(features), largest)
+        max_columns = _counts.max_scanned(len(features), size_of_class, noise_of_one)
+        subsets = _counts.scanned_subsets(len(features), max_columns)
         noisy, noise = rows.release_signs("parities", rows.sum_signs(upper, subsets))
         further |= {
             "parities": noisy,
             "parity_deviation": np.array([noise]),
-            "max_parity": np.array([largest]),
+            "max_parity": np.array([max_columns]),
             "halves": np.concatenate(halves).astype(np.int64),
         }
 

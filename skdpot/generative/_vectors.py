@@ -453,8 +453,8 @@ class MomentsOfParts(SketchSeries):
         """Return the sketch of the sum of all parts: one cluster for each class."""
         released = self._released(self._no_codes, self._sums(total))
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
-        least = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
-        radius = min(r for r in self.radii if r == 1 or r >= least)
+        min_radius = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
+        radius = min(r for r in self.radii if r == 1 or r >= min_radius)
         counts, noise_of_counts = released["counts"]
         counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
         radii = np.full(len(counts), radius)

@@ -798,11 +798,11 @@ def exact_audit(weights: Any) -> ExactAudit:
         raise ValueError("weights must have the same sum in every row, and not zero.")
     worst = ExactAudit(0.0, 0, 0, 0, 1, 1)
     for output, column in enumerate(weights.T):
-        most, least = int(column.argmax()), int(column.argmin())
-        numerator, denominator = int(column[most]), int(column[least])
+        likeliest, rarest = int(column.argmax()), int(column.argmin())
+        numerator, denominator = int(column[likeliest]), int(column[rarest])
         # Compared as integers: the logarithm would round two ratios to one.
         if numerator * worst.denominator > worst.numerator * denominator:
-            worst = ExactAudit(0.0, output, most, least, numerator, denominator)
+            worst = ExactAudit(0.0, output, likeliest, rarest, numerator, denominator)
     if worst.denominator == 0:
         return worst._replace(epsilon=math.inf)
     context = decimal.Context(prec=60)

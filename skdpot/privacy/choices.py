@@ -502,12 +502,12 @@ def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
     radius, blur = 2.0 * math.sqrt(threshold), 2.0**-40 + n_features * 2.0**-50
     missed = n_features * 2.0**-72
     squares = np.clip([radius - blur, radius + blur], 0.0, 2.0) ** 2
-    smallest, largest = betainc(shape, shape, squares / 4.0)
+    lower_cap, upper_cap = betainc(shape, shape, squares / 4.0)
     coin = math.exp(-epsilon)
-    most = coin + (1.0 - coin) * min(float(largest) + missed, 1.0)
-    least = coin + (1.0 - coin) * max(float(smallest) - missed, 0.0)
+    highest = coin + (1.0 - coin) * min(float(upper_cap) + missed, 1.0)
+    lowest = coin + (1.0 - coin) * max(float(lower_cap) - missed, 0.0)
     # The proof allows a relative rounding error of 2**-30 of public numbers.
-    return math.ceil(min(coin * (most / least) * (1.0 + 2.0**-30), 1.0) * 2.0**63)
+    return math.ceil(min(coin * (highest / lowest) * (1.0 + 2.0**-30), 1.0) * 2.0**63)
 
 
 def _precise_normals(words: np.ndarray, finer_words: np.ndarray) -> np.ndarray:

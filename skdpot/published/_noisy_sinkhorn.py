@@ -313,18 +313,18 @@ def run_noisy_sinkhorn(
     record, except for arithmetic errors below ``2**-46 R``. The cost of the plan is ``sum_ij c_ij
     exp((phi_i + psi_j - c_ij) / reg) / (n m)`` for the clipped potentials, with Laplace noise.
     """
-    mechanism, largest = plan.potential_mechanism, plan.cost_range
+    mechanism, max_cost = plan.potential_mechanism, plan.cost_range
     costs = read_costs(cost, plan.n_samples)
     with np.errstate(all="ignore"):
-        costs = np.clip(np.where(np.isnan(costs), largest, costs), 0.0, largest)
+        costs = np.clip(np.where(np.isnan(costs), max_cost, costs), 0.0, max_cost)
         psi = np.zeros(costs.shape[1])
         for _ in range(plan.n_iter):
-            answer = half_step(costs, np.clip(psi, -largest, largest), plan.reg)
+            answer = half_step(costs, np.clip(psi, -max_cost, max_cost), plan.reg)
             # Released before it is used: all that follows from it costs nothing.
             phi = mechanism.release(answer - answer.mean(), source)
-            answer = half_step(costs.T, np.clip(phi, -largest, largest), plan.reg)
+            answer = half_step(costs.T, np.clip(phi, -max_cost, max_cost), plan.reg)
             psi = mechanism.release(answer, source)
-        phi_used, psi_used = np.clip(phi, -largest, largest), np.clip(psi, -largest, largest)
+        phi_used, psi_used = np.clip(phi, -max_cost, max_cost), np.clip(psi, -max_cost, max_cost)
         # The second stage: the cost still depends on the records, given the potentials.
         value = plan_cost(costs, phi_used, psi_used, plan.reg)
     return plan.cost_mechanism.release(value, source), phi, psi
@@ -342,9 +342,9 @@ def half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarr
     """Return the potentials of the rows, computed from those of the columns."""
     # Sums along contiguous rows are pairwise, as the bound on their rounding errors requires.
     exponents = np.subtract(potentials, costs, order="C") / reg
-    largest = exponents.max(axis=1, keepdims=True)
-    means = np.exp(exponents - largest).mean(axis=1)
-    return -reg * (largest[:, 0] + np.log(means))
+    maxima = exponents.max(axis=1, keepdims=True)
+    means = np.exp(exponents - maxima).mean(axis=1)
+    return -reg * (maxima[:, 0] + np.log(means))
 
 
 def plan_cost(costs: np.ndarray, phi: np.ndarray, psi: np.ndarray, reg: float) -> float:

@@ -74,8 +74,8 @@ def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> flo
     >>> certifiable_gap(1000, 1000, 0.0, 1.0) < 2e-11
     True
     """
-    largest = max(abs(low), abs(high))
-    return 40 * (n_rows + n_columns + 16) * _EPS * (high - low) + 2 * _EPS * largest
+    max_magnitude = max(abs(low), abs(high))
+    return 40 * (n_rows + n_columns + 16) * _EPS * (high - low) + 2 * _EPS * max_magnitude
 
 
 def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:

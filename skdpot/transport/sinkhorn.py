@@ -101,10 +101,10 @@ def exponentials(values, scratch):
 # Minus infinity must be allowed, of columns without weight.
 @part(fastmath={"nnan", "nsz", "reassoc", "contract"})
 def _largest(values):
-    largest = values[0]
+    maximum = values[0]
     for j in range(len(values)):
-        largest = max(largest, values[j])
-    return largest
+        maximum = max(maximum, values[j])
+    return maximum
 
 
 @part(fastmath=True)
@@ -119,9 +119,9 @@ def _total(values):
 def _finish_row(exponents, scratch, weight, columns):
     """Return the potential of a row, add the row to the plan's columns, and leave it normalised."""
     # A common factor of the row cancels, and no exponential is above 1.
-    largest = _largest(exponents)
+    maximum = _largest(exponents)
     for j in range(len(exponents)):
-        exponents[j] -= largest
+        exponents[j] -= maximum
     exponentials(exponents, scratch)
     total = _total(exponents)
     # One division for the row, and products for its entries.
@@ -129,7 +129,7 @@ def _finish_row(exponents, scratch, weight, columns):
     for j in range(len(exponents)):
         exponents[j] *= inverse
         columns[j] += weight * exponents[j]
-    return -(largest + math.log(total))
+    return -(maximum + math.log(total))
 
 
 @kernel(fastmath={"contract"})
@@ -180,8 +180,8 @@ def refuse_degrees(metric: Any, points: Any) -> None:
     Traceback (most recent call last):
     ValueError: metric='haversine' needs latitude and longitude in radians, and there are ...
     """
-    largest = [np.abs(np.atleast_2d(each)).max(axis=0) for each in points]
-    beyond = any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in largest)
+    magnitudes = [np.abs(np.atleast_2d(each)).max(axis=0) for each in points]
+    beyond = any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in magnitudes)
     if metric == "haversine" and beyond:
         raise ValueError(
             "metric='haversine' needs latitude and longitude in radians, and there are latitudes "

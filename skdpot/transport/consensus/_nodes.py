@@ -313,7 +313,7 @@ def _side(answer):
 
 
 @part
-def _quadratic_answer(values, spare, first, parameters, eta, least, most, start):
+def _quadratic_answer(values, spare, first, parameters, eta, lower, upper, start):
     """Answer with utilities ``a x - b x^2 / 2``, of which linear ones have a b of 0."""
     slopes, curvatures = parameters
     # The other side's messages are read by now, and their place is free.
@@ -323,7 +323,7 @@ def _quadratic_answer(values, spare, first, parameters, eta, least, most, start)
         # problem.
         values[k] += slopes[first + k]
         weights[k] = 1.0 / (eta + curvatures[first + k])
-    level = level_within(values, weights, least, most, start)
+    level = level_within(values, weights, lower, upper, start)
     for k in range(len(values)):
         values[k] = weights[k] * max(values[k] - level, 0.0)
     return level
@@ -362,13 +362,13 @@ def _log_level(values, weights, scales, eta, mass, start):
     if slope == 0.0:
         # The level is above all marginal utilities. The tangent at the largest one leads below
         # the root.
-        best, largest = 0, -np.inf
+        best, max_marginal = 0, -np.inf
         for k in range(len(values)):
             marginal = values[k] - eta * scales[k] + weights[k] / scales[k]
-            if marginal > largest:
-                best, largest = k, marginal
+            if marginal > max_marginal:
+                best, max_marginal = k, marginal
         bend = eta + weights[best] / scales[best] ** 2
-        level = largest - max(mass, 1e-300) * bend
+        level = max_marginal - max(mass, 1e-300) * bend
         total, slope = _log_sum(values, weights, scales, eta, level)
         if slope == 0.0:
             return level
@@ -384,7 +384,7 @@ def _log_level(values, weights, scales, eta, mass, start):
 
 
 @part
-def _log_answer(values, spare, first, parameters, eta, least, most, start):
+def _log_answer(values, spare, first, parameters, eta, lower, upper, start):
     """Answer with utilities ``w log(1 + x / c)``."""
     all_weights, all_scales = parameters
     weights = all_weights[first : first + len(values)]
@@ -393,10 +393,10 @@ def _log_answer(values, spare, first, parameters, eta, least, most, start):
         values[k] += eta * scales[k]
     total, slope = _log_sum(values, weights, scales, eta, 0.0)
     level = 0.0
-    if total > most:
-        level = _log_level(values, weights, scales, eta, most, start)
-    elif total < least:
-        level = _log_level(values, weights, scales, eta, least, start)
+    if total > upper:
+        level = _log_level(values, weights, scales, eta, upper, start)
+    elif total < lower:
+        level = _log_level(values, weights, scales, eta, lower, start)
     for k in range(len(values)):
         values[k] = _log_amount(values[k] - level, weights[k], scales[k], eta)[0]
     return level
