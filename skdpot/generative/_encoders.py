@@ -380,7 +380,7 @@ class CosineEncoder(Encoder):
         is_known = (kept_frequencies >= first) & (kept_frequencies < last)
         if not is_known.any():
             return np.zeros((channels, height, width))
-        # Mean squares of the coefficients of images with edges decay off by this power of the
+        # Mean squares of the coefficients of images with edges fall off by this power of the
         # frequency. Noise leaves enough of frequencies between these parts of the highest kept one
         # to estimate their size.
         decay = 3
