@@ -256,8 +256,8 @@ def _part(options: argparse.Namespace) -> None:
     # Types are found value by value: one value must not change the type of a column.
     frame = frame.map(partial(number_in_file, decimal=options.decimal, missing=options.na))
     if options.labels is not None and options.labels not in frame:
-        raise ValueError(f"--labels {options.labels!r} is no column; they are {list(frame)}.")
-    # The group of each row is no column of what is released.
+        raise ValueError(f"--labels {options.labels!r} is not a column; they are {list(frame)}.")
+    # The group of each row is not a column of what is released.
     labels = None if options.labels is None else frame.pop(options.labels)
     ledger: Any = _open_ledger(options)
     path, again = options.out, options.again
@@ -402,8 +402,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--agreement", type=Path, required=True, metavar="JSON",
         help="the file of the agreement, the same for all owners")  # fmt: skip
     add("--owner", required=True, metavar="NAME", help="her name in the agreement")
-    add("--labels", metavar="COLUMN",
-        help="column with the group of each row, if it is no column of the agreement")  # fmt: skip
+    add(
+        "--labels",
+        metavar="COLUMN",
+        help="column with the group of each row, if it is not a column of the agreement",
+    )
     add("--ledger", **file, required=True, help="her own ledger")
     add("--key", **key)
     add("--budget", **budget)

@@ -51,7 +51,7 @@ class LabelledGroups:
     n_records : int
         Public: how many records there are, in a group or in none.
     n_parts : int
-        Releases of so many owners are added up, each with noise of its own.
+        Releases of this many owners are added up, each with noise of its own.
     """
 
     names: np.ndarray

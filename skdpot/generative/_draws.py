@@ -39,8 +39,8 @@ def draw_entries(
         Source of randomness.
     sizes : ndarray of shape (n_strata, n_rows), default=None
         The expected number of records of each row in each stratum: the totals of entries are
-        nearly those of so many, while each record is drawn almost as if it were the only one. With
-        None, records do not depend on each other.
+        nearly those of this many records, while each record is drawn almost as if it were the only
+        one. With None, records do not depend on each other.
     strata : ndarray of shape (n,), default=None
         The stratum of each record; None for one stratum.
 
@@ -440,7 +440,7 @@ class ReleasedTable:
         return {one.name: _records.computed_values(one, frame[one.name]) for one in computed}
 
     def _labels(self, plain: Sequence[np.ndarray]) -> Any:
-        """Return the target of rows, where it is no column of tables."""
+        """Return the target of rows, where it is not a column of tables."""
         schema = self.space.schema
         if schema.target is None or not self.space.apart:
             return None

@@ -29,7 +29,7 @@ _CLASS = -1
 
 
 def clear_errors(n_pairs: int) -> float:
-    """Return by how many deviations of their noise signs of so many pairs are clear of it."""
+    """Return the number of deviations beyond which signs of this many pairs are clear of noise."""
     false_alarms = 0.05
     return float(ndtri(1 - false_alarms / n_pairs))
 
@@ -56,7 +56,7 @@ def clear_strengths(signs: np.ndarray, deviation: float, upper: np.ndarray) -> n
     means, min_spread = 1 - 2 * upper, 1e-3
     spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=1)
     correlations = np.abs(signs - means.prod(axis=1)) / spreads
-    # What a mixture loses, and noise of so many pairs does not explain.
+    # What a mixture loses, and noise of this many pairs does not explain.
     min_correlation, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
     return np.where(correlations > np.maximum(min_correlation, clear), correlations, 0.0)
 

@@ -823,7 +823,7 @@ class TableSpace:
     container : str
         The container of tables.
     apart : bool
-        Whether the target is no column of tables, and goes beside them.
+        Whether the target is not a column of tables, and goes beside them.
     named : bool, default=False
         Whether a target that goes beside tables is declared in their schema.
     user : str, default=None

@@ -299,7 +299,7 @@ class SchemaReleases(SketchSeries):
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         deviation, threshold = self.noise
-        # Of so many records with one label, 97 of 100 noisy counts reach the threshold.
+        # Of this many records with one label, 97 of 100 noisy counts reach the threshold.
         clear = _schema.CLEAR_DEVIATIONS * deviation
         needed = {"number": clear, "category": threshold + 2 * deviation}
         return tuple(
