@@ -513,7 +513,7 @@ class NoisySinkhornRuns:
 
     settings: CostSettings
     groups: LabelledGroups
-    plans: list[Any]
+    plans: list[NoisySinkhornPlan] | list[PaperSinkhornPlan]
     event: ev.DpEvent | None
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
