@@ -175,11 +175,9 @@ def _as_doubles(matrix: Any, private: bool) -> Any:
     try:
         if private:
             with config_context(assume_finite=False):
-                matrix = check_array(
-                    as_numbers(matrix), accept_sparse="csr", dtype=np.float64, ensure_2d=False,
-                    allow_nd=True, ensure_all_finite=False, ensure_min_samples=0,
-                    ensure_min_features=0,
-                )  # fmt: skip
+                kind = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
+                shape = {"ensure_2d": False, "ensure_min_samples": 0, "ensure_min_features": 0}
+                matrix = check_array(as_numbers(matrix), allow_nd=True, **kind, **shape)
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
         # A cast would drop imaginary parts with a warning, which private values could raise.
         return None if np.iscomplexobj(found) else found.astype(np.float64)

@@ -288,13 +288,13 @@ class SchemaSpace:
     def middle(self) -> np.ndarray:
         """Return the positions of a public row: middles of numbers and levels, first categories."""
         # The position of a public row: it fills up small groups, and stands for undeclared values.
-        middles = [
-            0.0 if column.kind == NOMINAL
-            else 0.5 if column.kind == NUMERIC
-            else float(column.places_of_units(np.array((column.n_known - 1) // 2)))
-            for column in self.schema.columns
-        ]  # fmt: skip
-        return np.array(middles)
+        middles = np.full(len(self.schema.columns), 0.5)
+        for k, column in enumerate(self.schema.columns):
+            if column.kind == NOMINAL:
+                middles[k] = 0.0
+            elif column.kind != NUMERIC:
+                middles[k] = column.places_of_units(np.array((column.n_known - 1) // 2))
+        return middles
 
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
         """Return the position of every value on the line of its column.

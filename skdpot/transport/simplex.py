@@ -689,10 +689,10 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
         arc_rows, arc_columns, size = _candidate_arcs(
             cost, rows, row_prices, column_prices, first_width * max_cost
         )
+        rest, is_free = amount.copy(), np.zeros(n_columns, np.bool_)
         forest = _greedy_forest(
-            cost, rows, supply, row_prices, amount.copy(), np.zeros(n_columns, np.bool_),
-            arc_rows[:size], arc_columns,
-        )  # fmt: skip
+            cost, rows, supply, row_prices, rest, is_free, arc_rows[:size], arc_columns
+        )
         connect_forest(n_rows, np.int64(n_rows), tree, flow, at_root, forest[0], forest[1])
     _price_tree(cost, rows, tree, price, arc_cost, at_root)
     basis = (tree, price, arc_cost, flow, amount, at_root, amount, amount)

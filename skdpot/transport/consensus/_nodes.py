@@ -302,10 +302,8 @@ def _side(answer):
                 continue
             values, spare = amounts[first:last], arrived[first:last]
             _absorb(first, sent, spare, sign, rates, agreed, prices, values)
-            multipliers[node] = answer(
-                values, spare, first, parameters, rates[0], lower[node], upper[node],
-                multipliers[node],
-            )  # fmt: skip
+            low, high, start = lower[node], upper[node], multipliers[node]
+            multipliers[node] = answer(values, spare, first, parameters, rates[0], low, high, start)
 
     # Kernels of one name would share files on disk, and processes could mix them up.
     side.__qualname__ = f"side{answer.__name__}"
