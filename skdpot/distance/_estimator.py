@@ -302,10 +302,8 @@ class BaseTransportDistance(PrivateEstimator):
     def _points(self, X: Any) -> tuple[BoxSpace | SchemaSpace, np.ndarray]:
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
-            kept: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
-            X = validate_private_data(
-                self, X, instead=self._instead, as_numbers=tables.as_numbers, **kept
-            )
+            read = partial(validate_private_data, as_numbers=tables.as_numbers, dtype=np.float64)
+            X = read(self, X, instead=self._instead, ensure_min_samples=2)
             space = self._space(X.shape[1])
             return space, space.moved_inside(X)
         space = self._space(0)
