@@ -330,15 +330,23 @@ def _column_counts(
 
 
 def _pooled_shares(
-    estimates: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
-    count_variances: np.ndarray, scale: np.ndarray | float, *, sure: bool, is_smooth: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    estimates: np.ndarray,
+    expected: np.ndarray,
+    shares: np.ndarray,
+    n_records: float,
+    count_variances: np.ndarray,
+    scale: np.ndarray | float,
+    *,
+    sure: bool,
+    is_smooth: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a distribution for every class, between its estimate and the expected one.
 
     `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);
     `count_variances` are those of the noise of counts. True differences are modelled as
-    proportional to `scale`, and `sure` is as of `kept_shares`; if they are smooth, their frequencies are judged by octaves, and not
-    cells. The second array has the standard deviations of the remaining noise.
+    proportional to `scale`, and `sure` is as of `kept_shares`; if they are smooth, their
+    frequencies are judged by octaves, and not cells. The second array has the standard deviations
+    of the remaining noise.
     """
     n_classes, sizes = len(shares), (shares * n_records)[:, None]
     differences = estimates / sizes - expected

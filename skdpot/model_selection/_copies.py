@@ -93,8 +93,8 @@ def copy_of(rows: Any, name: str = "X") -> Any:
 def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
     """Return invented rows in the container, and with the types, of private ones.
 
-    No private value is read. Numbers are above 0. With `n_labels`, rows are so many labels in turn,
-    or all categories. Objects, and lists, are `words` or numbers.
+    No private value is read. Numbers are above 0. With `n_labels`, rows are this many labels in
+    turn, or all categories. Objects, and lists, are `words` or numbers.
 
     Examples
     --------
