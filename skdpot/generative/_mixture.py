@@ -435,7 +435,8 @@ def fit_table(
     n_classes = schema.n_classes
     if n_classes > 1:
         ordered = [i for i, j in enumerate(schema.features) if schema.columns[j].kind != NOMINAL]
-        target = schema.features.index(schema.target) if schema.has_bands else None
+        # Only a target of numbers is a feature as well.
+        target = next((i for i, j in enumerate(schema.features) if j == schema.target), None)
         released, pair_noise = pool_classes(released, n_classes, ordered if pooled else (), target)
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)
