@@ -355,7 +355,9 @@ def _pooled_shares(
     noise_variances = count_variances * (1 - 2 * expected) + expected**2 * count_variances.sum()
     # The counts of all classes together have noise, too.
     noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
-    variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
+    # Chance may make classes of one distribution differ. Bands do differ: measured on two tables.
+    by_chance = expected / np.maximum(sizes, 1.0) if sure else 0.0
+    variances = noise_variances / sizes**2 + by_chance
     at_large = 0.0
     if is_smooth:
         # In units of the noise, which is then the same in all frequencies.
