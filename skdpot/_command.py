@@ -7,7 +7,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -353,6 +354,21 @@ def _count(text: str) -> int:
     return number
 
 
+def _receipt(text: str) -> Receipt:
+    return Receipt(**json.loads(text))
+
+
+def _typed(read: Callable[[str], Any], what: str) -> Callable[[str], Any]:
+    """Return a function that reads an argument, or names what it must be."""
+
+    def typed(text: str) -> Any:
+        with suppress(ValueError, TypeError):
+            return read(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}.")
+
+    return typed
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m skdpot", epilog=_STATUS)
     parser.add_argument("--version", action="version", version=f"skdpot {__version__}")
@@ -364,9 +380,10 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(do=do, error=made.error, **defaults)
         return made.add_argument
 
+    positive, count = _typed(_positive, "a number above 0"), _typed(_count, "a number of rows")
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     budget: dict[str, Any] = {
-        "type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
+        "type": positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
         "help": "create the ledger, with this budget",
     }  # fmt: skip
     key: dict[str, Any] = {**file, "help": "file with the key of the ledger, if it has one"}
@@ -388,7 +405,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
-    add("--after", type=lambda text: Receipt(**json.loads(text)), metavar="RECEIPT",
+    add("--after", type=_typed(_receipt, "a receipt, as `ledger receipt` prints it"), metavar="RECEIPT",
         help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
     add = command(_template, "template", "write a schema of a table to be filled in from public "
@@ -427,9 +444,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--schema", required=True, metavar="JSON",
         help="possible values of the columns, public; other columns are left out. 'auto' finds "
         "them with noise, for a tenth of the budget")  # fmt: skip
-    add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
-    add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
-    add("--rows", type=_count, metavar="N",
+    add("--epsilon", type=positive, required=True, help="privacy budget to spend; no default")
+    add("--delta", type=positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
+    add("--rows", type=count, metavar="N",
         help="number of rows to draw: a round number. With --groups, of people, each with all of "
         "their rows")  # fmt: skip
     add("--out", **file, help="the synthetic table: .csv or .parquet")
@@ -447,7 +464,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
-    add("--records", type=_count, metavar="N",
+    add("--records", type=count, metavar="N",
         help="public guess of the number of rows (with --groups, of people), for the expected "
         "errors (default: --rows)")  # fmt: skip
     return parser

@@ -388,7 +388,7 @@ def refuse_types(table: Table, columns: list[Column]) -> None:
                 "for example to days since a fixed day."
             )
         # Kinds of NumPy: text of three forms, durations, complex numbers.
-        elif table.kind(column.position) in "USTmc":
+        elif table.kind(column.position) in "USTVmc":
             raise ValueError(
                 f"column {column.name!r} of X has the type "
                 f"{table.dtype(column.position) or table.X.dtype}, which is not numeric. "

@@ -109,7 +109,7 @@ def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
         codes = rng.integers(1, 6, shape)
         if n_labels:
             codes = np.resize(np.arange(n_rows) % (len(labels) or n_labels), shape[::-1]).T
-        if labels or kind in "US" or (kind == "O" and words):
+        if labels or kind in "US" or (kind in "OV" and words):
             text = labels or ["invented a", "invented b", "invented c"]
             return np.array(text, kind if kind in "US" else "O")[codes % len(text)]
         if kind in "mM":

@@ -17,7 +17,7 @@ import numpy as np
 from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     ParameterGrid,
@@ -368,7 +368,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _validate(self, X, y, params):
         X, y = as_rows(X, "X"), as_rows(y, "y")
-        X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
+        beside = params.get("groups")
+        X, y, _ = redact_errors(lambda: indexable(X, y, beside), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = redact_errors(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
         # What refits and blocks get differs: cross-validation routes the parameters of a block
@@ -571,11 +572,15 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
         raise ValueError(
             f"score_range must be finite (low, high) with low < high, got {score_range!r}."
         )
-    if isinstance(scoring, str) and scoring.startswith("neg_") and low >= 0:
+    shares = ClassifierMixin.score, RegressorMixin.score
+    named = scoring if isinstance(scoring, str) else None
+    highest = 0 if named and named.startswith("neg_") else 1
+    is_share = scoring is None and getattr(type(estimator), "score", None) in shares
+    if (is_share or named not in (None, "positive_likelihood_ratio")) and low >= highest:
         raise ValueError(
-            f"scoring={scoring!r} is never above 0, and score_range=({low:g}, {high:g}) "
-            "never below: all candidates would score the same. Choose a range such as (-1, 0), "
-            "as wide as errors may be."
+            f"scoring={scoring!r} is never above {highest}, and score_range=({low:g}, {high:g}) "
+            f"never below: all candidates would score the same. Choose a range such as "
+            f"{(highest - 1, highest)}, as wide as scores may differ."
         )
     # A class has no tags, and is refused later.
     has_own = scoring is None and not isinstance(estimator, type)
