@@ -374,9 +374,11 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         self._keep(plan, released)
         self.privacy_guarantee_ = plan.guarantee
         # A function of the release: it counts no row whose values are not declared.
-        if hasattr(self, "n_records_") and not plan.useless:
+        if hasattr(self, "n_records_"):
             counted = max(round(self.n_records_), 1)
             too_few = replace(plan, n_records=counted).useless
+            # Whoever fits to few records was warned before.
+            too_few = too_few and not (plan.n_records and plan.useless)
             if too_few and not useless_releases_are_allowed(self._permit):
                 warn_user(
                     f"the release counts about {counted:,} records, too few for it to be of use. A "

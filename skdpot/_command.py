@@ -405,7 +405,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
-    add("--after", type=_typed(_receipt, "a receipt, as `ledger receipt` prints it"), metavar="RECEIPT",
+    receipt = _typed(_receipt, "a receipt, as `ledger receipt` prints it")
+    add("--after", type=receipt, metavar="RECEIPT",
         help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
     add = command(_template, "template", "write a schema of a table to be filled in from public "

@@ -368,13 +368,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _validate(self, X, y, params):
         X, y = as_rows(X, "X"), as_rows(y, "y")
-        beside = params.get("groups")
-        X, y, _ = redact_errors(lambda: indexable(X, y, beside), "X and y cannot be read as rows.")
+        X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = redact_errors(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
         # What refits and blocks get differs: cross-validation routes the parameters of a block
         # itself.
         fit_params, block_params, groups = self._route(params)
+        if groups is not None and np.shape(groups)[:1] != (n_records,):
+            raise ValueError("groups must have one value for each row of X.")
         person = self._person(X, fit_params, n_records)
         # Without rows, parameters that do not have one value for each record stay as they are.
         none = metadata_at(X, block_params, indices=np.arange(0))
