@@ -15,7 +15,9 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import f1_score, make_scorer
@@ -684,7 +686,7 @@ def searched(X, y, estimator=None, fit=(), **options):
 
 FAILING = {
     "pos_label=1 is not": searched(RECORDS, WORDS, scoring="f1"),
-    "pos_label=1": searched(CITIES[["a"]], pd.Series(WORDS), scoring="average_precision"),
+    "pos_label=1": searched(CITIES[["a"]], pd.Series(WORDS), scoring="precision"),
     "multi_class must be": searched(RECORDS, THREE, scoring="roc_auc"),
     "could not convert": searched(CITIES, LABELS),
     "Sparse": searched(sparse.csr_array(RECORDS), LABELS, GaussianNB()),
@@ -697,10 +699,18 @@ FAILING = {
 # Searches of which only values decide whether they work.
 WORKING = {
     "the label 1": searched(RECORDS, LABELS.astype(float), scoring="f1"),
+    "three words": searched(RECORDS, np.resize(list("xyz"), 200), scoring="average_precision"),
     "a named label": searched(RECORDS, WORDS, scoring=make_scorer(f1_score, pos_label="yes")),
     "text": searched(CITIES["city"], LABELS, make_pipeline(CountVectorizer(min_df=5), Ridge())),
     "declared categories": searched(CITIES[["city"]], LABELS,
         make_pipeline(OneHotEncoder(categories=[["Oslo", "Rome"]]), Ridge())),
+    "declared categories of text columns": searched(CITIES, LABELS, make_pipeline(
+        make_column_transformer((OneHotEncoder(categories=[["Oslo", "Rome"]]),
+            make_column_selector(dtype_exclude="number")), remainder="passthrough"), Ridge())),
+    "numbers of another size": searched(RECORDS, LABELS, make_pipeline(VarianceThreshold(1e3),
+        LogisticRegression())),
+    "small numbers": searched(np.sin(RECORDS), LABELS, make_pipeline(FunctionTransformer(np.arcsin),
+        LogisticRegression())),
     "own code": searched(CITIES[["city"]], LABELS,
         make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
     "objects": searched(CITIES[["a"]].astype(object), THREE),

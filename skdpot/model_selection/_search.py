@@ -3,7 +3,6 @@
 import copy
 import math
 import random
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -38,7 +37,7 @@ from skdpot._sklearn_compat import (
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import as_rows, copy_of, stand_in
+from skdpot.model_selection._copies import DIGITS, OTHER_WORDS, WORDS, as_rows, copy_of, stand_in
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -446,30 +445,44 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
         No value is read. The candidates are drawn apart from those of the release, whose number and
         parameters must not depend on the answer. All must fail, with two labels, three, and numbers
-        as targets, and with text and numbers as objects. An error that may be due to the invented
-        values refuses nothing: if it quotes one, is about what is declared, or comes from code of
-        the user. But no text is a number, and no word the label 1.
+        as targets, and with text and numbers as objects, of any size. Errors that may be due to the
+        invented values refuse nothing: those of the user's own code, and those whose text is
+        another one for other values. But where digits as text, and numbers as targets, would do,
+        the types of text are what fails.
         """
 
-        def invented(n_labels, words):
+        def failure(trial, n_labels, words, texts, scale=1.0):
             n = data.n_records // search.n_blocks
-            return data.each(lambda v: stand_in(v, n, n_labels if v is data.y else None, words), n)
 
-        first = ""
-        of_values = "invented|eclare|categor|classes|labels|of groups|NaN|infinit|thresh|term|vocab"
+            def invented(v):
+                if v is not data.y:
+                    return stand_in(v, n, None, words, texts, scale)
+                return stand_in(v, n, n_labels, words, () if texts == DIGITS else texts)
+
+            try:
+                _score(trial, search.scoring, search.cv, data.each(invented, n), 0)
+                return None, True
+            except (Exception, SystemExit) as error:
+                stack = traceback.walk_tb(error.__traceback__)
+                return str(error), all(is_library(frame) for frame, _ in stack)
+
+        first, tables = "", [(WORDS, 1.0), (WORDS[::-1], 1e-3), (OTHER_WORDS, 1e6)]
         with silence():
             _, trials = self._draw(30, make_source(0))
-            for n_labels, words, trial in product((2, 3, None), (True, False), trials.values()):
-                try:
-                    _score(trial, search.scoring, search.cv, invented(n_labels, words), 0)
-                    return
-                except (Exception, SystemExit) as error:
-                    said, stack = str(error), traceback.walk_tb(error.__traceback__)
-                    is_ours = all(is_library(frame) for frame, _ in stack)
-                first = first or said.partition("\n")[0][:300].rstrip(".:")
-                if re.search("pos_label(=1 | is not specified)", said):
-                    break
-                if "could not convert" not in said and (not is_ours or re.search(of_values, said)):
+            for trial in trials.values():
+                depends = works_on_digits = False
+                for n_labels in (2, 3, None):
+                    told = set()
+                    for words, table in product((True, False), tables):
+                        said, is_ours = failure(trial, n_labels, words, *table)
+                        if said is None or not is_ours:
+                            return
+                        told.add(said)
+                        first = first or said.partition("\n")[0][:300].rstrip(".:")
+                    said, _ = failure(trial, n_labels, False, DIGITS)
+                    works_on_digits |= said is None
+                    depends |= len(told | {said}) > 1
+                if depends and not works_on_digits:
                     return
         raise ValueError(
             f"nothing was charged: whatever the values, all candidates would fail with {first!r}. "
