@@ -129,10 +129,7 @@ def validate_private_data(
         # NumPy would make numbers of them, in a unit that nobody declared.
         types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", ())
         if any(str(each).lower().startswith(("date", "duration", "timedelta")) for each in types):
-            raise TypeError(
-                "X holds dates or durations. Convert them to numbers first, such as days since a "
-                "fixed day."
-            )
+            raise TypeError("X holds dates or durations: make numbers of them first, as of days.")
         if as_numbers is None:
             return validate_data(estimator, X, **options)
         # Private values must not raise: what is no number becomes NaN here, and is placed later.
@@ -374,11 +371,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         self._keep(plan, released)
         self.privacy_guarantee_ = plan.guarantee
         # A function of the release: it counts no row whose values are not declared.
-        if hasattr(self, "n_records_"):
+        # Whoever fits to few records was warned before.
+        if hasattr(self, "n_records_") and not (plan.n_records and plan.useless):
             counted = max(round(self.n_records_), 1)
             too_few = replace(plan, n_records=counted).useless
-            # Whoever fits to few records was warned before.
-            too_few = too_few and not (plan.n_records and plan.useless)
             if too_few and not useless_releases_are_allowed(self._permit):
                 warn_user(
                     f"the release counts about {counted:,} records, too few for it to be of use. A "

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -148,13 +148,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         header = tables.read_header(options.data, options.sep, options.encoding).astype(object)
         columns = [tables.Column(name, tables.NUMERIC) for name in header]
         declared = tables.TableSchema(tuple(columns))
-    elif Path(options.schema).is_file():
-        declared = tables.read_schema(options.schema, options.target)
     else:
-        raise ValueError(
-            f"there is no schema {options.schema!r}. `python -m skdpot template "
-            f"{options.data} --out {options.schema}` writes one to be filled in."
-        )
+        declared = tables.read_schema(options.schema, options.target)
     if not options.preview:
         for path in (options.data, options.out):
             suffix_of(path)
@@ -341,32 +336,22 @@ def _say(*lines: str) -> None:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0.")
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if int(text) > 0:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows.")
 
 
-def _receipt(text: str) -> Receipt:
+def receipt(text: str) -> Receipt:
+    """Return a receipt from its JSON; argparse calls a wrong one by the name of this function."""
     return Receipt(**json.loads(text))
-
-
-def _typed(read: Callable[[str], Any], what: str) -> Callable[[str], Any]:
-    """Return a function that reads an argument, or names what it must be."""
-
-    def typed(text: str) -> Any:
-        with suppress(ValueError, TypeError):
-            return read(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}.")
-
-    return typed
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -380,10 +365,9 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(do=do, error=made.error, **defaults)
         return made.add_argument
 
-    positive, count = _typed(_positive, "a number above 0"), _typed(_count, "a number of rows")
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     budget: dict[str, Any] = {
-        "type": positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
+        "type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
         "help": "create the ledger, with this budget",
     }  # fmt: skip
     key: dict[str, Any] = {**file, "help": "file with the key of the ledger, if it has one"}
@@ -405,7 +389,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
-    receipt = _typed(_receipt, "a receipt, as `ledger receipt` prints it")
     add("--after", type=receipt, metavar="RECEIPT",
         help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
@@ -445,9 +428,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--schema", required=True, metavar="JSON",
         help="possible values of the columns, public; other columns are left out. 'auto' finds "
         "them with noise, for a tenth of the budget")  # fmt: skip
-    add("--epsilon", type=positive, required=True, help="privacy budget to spend; no default")
-    add("--delta", type=positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
-    add("--rows", type=count, metavar="N",
+    add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
+    add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
+    add("--rows", type=_count, metavar="N",
         help="number of rows to draw: a round number. With --groups, of people, each with all of "
         "their rows")  # fmt: skip
     add("--out", **file, help="the synthetic table: .csv or .parquet")
@@ -465,7 +448,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
-    add("--records", type=count, metavar="N",
+    add("--records", type=_count, metavar="N",
         help="public guess of the number of rows (with --groups, of people), for the expected "
         "errors (default: --rows)")  # fmt: skip
     return parser

@@ -97,12 +97,7 @@ DIGITS = ("1", "2", "3")
 
 
 def stand_in(
-    rows: Any,
-    n_rows: int,
-    n_labels: int | None,
-    words: bool,
-    texts: Sequence[str] = WORDS,
-    scale: float = 1.0,
+    rows: Any, n_rows: int, n_labels: int | None, words: bool, texts: Sequence[str], scale: float
 ) -> Any:
     """Return invented rows in the container, and with the types, of private ones.
 
@@ -113,8 +108,8 @@ def stand_in(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.model_selection._copies import stand_in
-    >>> stand_in(np.array(["Ann", "Bo"]), 3, 2, True)
+    >>> from skdpot.model_selection._copies import WORDS, stand_in
+    >>> stand_in(np.array(["Ann", "Bo"]), 3, 2, True, WORDS, 1.0)
     array(['invented a', 'invented b', 'invented a'], dtype='<U10')
     """
     rng, shape = np.random.default_rng(0), (n_rows, *getattr(rows, "shape", [0])[1:])
@@ -130,9 +125,8 @@ def stand_in(
             return np.array(text, kind if kind in "US" else "O")[codes % len(text)]
         if kind in "mM":
             return codes.astype(f"{kind}8[D]").astype(f"{kind}8[us]")
-        return (
-            codes if n_labels or labels or kind in "iuUS" else rng.uniform(0.1, 10.0, shape) * scale
-        )
+        numbers = rng.uniform(0.1, 10.0, shape) * scale
+        return codes if n_labels or labels or kind in "iuUS" else numbers
 
     if library_of(type(rows), _FRAMES) == "array":
         made = invented(getattr(rows, "dtype", np.dtype("O")).kind, shape=shape)

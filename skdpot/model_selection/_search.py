@@ -457,7 +457,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             def invented(v):
                 if v is not data.y:
                     return stand_in(v, n, None, words, texts, scale)
-                return stand_in(v, n, n_labels, words, () if texts == DIGITS else texts)
+                return stand_in(v, n, n_labels, words, () if texts == DIGITS else texts, 1.0)
 
             try:
                 _score(trial, search.scoring, search.cv, data.each(invented, n), 0)
@@ -587,10 +587,10 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
             f"score_range must be finite (low, high) with low < high, got {score_range!r}."
         )
     shares = ClassifierMixin.score, RegressorMixin.score
-    named = scoring if isinstance(scoring, str) else None
-    highest = 0 if named and named.startswith("neg_") else 1
-    is_share = scoring is None and getattr(type(estimator), "score", None) in shares
-    if (is_share or named not in (None, "positive_likelihood_ratio")) and low >= highest:
+    known = scoring is None and getattr(type(estimator), "score", None) in shares
+    known |= isinstance(scoring, str) and scoring != "positive_likelihood_ratio"
+    highest = 0 if str(scoring).startswith("neg_") else 1
+    if known and low >= highest:
         raise ValueError(
             f"scoring={scoring!r} is never above {highest}, and score_range=({low:g}, {high:g}) "
             f"never below: all candidates would score the same. Choose a range such as "

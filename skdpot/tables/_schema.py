@@ -364,7 +364,10 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
                 text = Path(schema).read_text(encoding="utf-8-sig")
             schema = json.loads(text, object_pairs_hook=_each_once)
         except (OSError, ValueError) as error:
-            raise ValueError(f"schema must be JSON, but {source} is not: {error}.") from None
+            raise ValueError(
+                f"schema must be JSON, but {source} is not: {error}. `python -m skdpot template` "
+                "writes one to be filled in."
+            ) from None
     if not isinstance(schema, Mapping):
         return {}, None
     # A number declares no column, so that one may have this name, too.

@@ -552,7 +552,7 @@ def typed(**dtypes):
 
 
 TYPES = {
-    "dates": (typed(a="datetime64[us]"), "it holds dates"),
+    "dates": (typed(a="datetime64[us]"), "type datetime64.us., which is not numeric. Convert it"),
     "complex": (typed(a=complex), "type complex128, which is not numeric"),
     "durations": (typed(a="timedelta64[us]"), "which is not numeric"),
     "text": (typed(a="string"), "which is not numeric"),
