@@ -197,8 +197,6 @@ def _edges(adjacency: Any) -> sparse.csr_array:
         )
     if np.isnan(adjacency.data if sparse.issparse(adjacency) else adjacency).any():
         raise ValueError("adjacency must not have NaN: edges are the nonzero entries.")
-    if not (adjacency.nnz if sparse.issparse(adjacency) else adjacency.any()):
-        raise ValueError("adjacency has no edge, so nothing can be allocated.")
     # Only where entries are zero matters; their values must not add up to zero.
     edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
