@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
@@ -289,6 +290,8 @@ MISTAKES = {
         ("bounds as a list of pairs that could be either",
          lambda book: distance(book(), bounds=[(5, 30), (9, 40)]).fit(X, GROUP),
          r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("numbers as groups", lambda book: distance(book()).fit(np.tile(X, (9, 1)), range(360)),
+         "a group for nearly every record", "make bands of numbers first"),
         ("the name of a column", lambda book: distance(book()).fit(X, "year"),
          "got a single string", "pass the values of this column, and X without it"),
         ("a grid of too many cells",
@@ -334,6 +337,8 @@ MISTAKES = {
         ("the values of a column for its name",
          lambda book: repair(sensitive_features=SEX).fit(PEOPLE),
          "must name columns of X", "give values of rows to fit"),
+        ("lists as labels", lambda book: repair().fit(PEOPLE.assign(city=[[1]] * 60)),
+         "column 'city' of X holds lists", "which are no labels"),
         ("no attribute", lambda book: repair(sensitive_features=None).fit(NUMBERS),
          "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
         ("a gap where none is kept",
@@ -407,6 +412,16 @@ MISTAKES = {
         ("images whose channels come first",
          lambda book: of_vectors(book(), image_shape=(3, 5, 6)).fit(np.zeros((9, 90))),
          "has the channels first", r"np.moveaxis\(X, 1, -1\), and declare image_shape=\(5, 6, 3\)"),
+        ("a column for a table",
+         lambda book: of_tables(book(), schema={"age": range(18, 80)}).fit(TABLE["age"]),
+         "X must be a table of rows and columns", r"becomes one by to_frame\(\)"),
+        ("a schema that there is not", lambda book: of_tables(book(), schema="Auto").fit(TABLE),
+         "the file 'Auto' is not", "`python -m skdpot template` writes one to be filled in"),
+        ("a schema with a column twice",
+         lambda book: of_tables(book(), schema='{"age": [1], "age": [2]}').fit(TABLE),
+         "schema must be JSON", "it has a name twice"),
+        ("nobody's rows", lambda book: of_tables(book()).fit(TABLE, groups=[None] * 60),
+         "groups names nobody", "give the person of each row"),
         ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
         ("parts that were added up",
          lambda book: DPSinkhornGenerator.load(part_of("north")),
@@ -447,6 +462,12 @@ MISTAKES = {
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
+        ("accuracies in per cent",
+         lambda book: search(book(), score_range=(50, 100)).fit(RECORDS, LABELS),
+         "scoring=None is never above 1", r"Choose a range such as \(0, 1\)"),
+        ("groups of other rows",
+         lambda book: search(book(), cv=GroupKFold(2)).fit(RECORDS, LABELS, groups=range(9)),
+         "groups must have", "one value for each row of X"),
         ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
          "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
         ("scores of candidates", lambda book: search(book()).cv_results_,
@@ -525,6 +546,9 @@ MISTAKES = {
         ("arguments in another order",
          lambda book: make_part(X, "north", "agreement", ledger=book(), path="north.part"),
          "agreement must be an Agreement", "got ndarray"),
+        ("a folder that there is not",
+         lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path="no/north.part"),
+         "there is no folder no", "nothing was charged"),
     ],
     add_parts: [
         ("the part of one owner", lambda book: add_parts([part_of("north")]),
@@ -674,6 +698,50 @@ ROWS_OF = {
 }  # fmt: skip
 
 
+# What the user does with dates or durations for numbers.
+DATES = {
+    "sampler": lambda book, X: sampler(book()).fit(X),
+    "sampler, new rows": lambda book, X: fitted_sampler(book()).transform(X),
+    "distance": lambda book, X: distance(book()).fit(X, GROUP),
+    "cost": lambda book, X: private_ot_cost(X, X, bounds=(0, 1), ledger=book()),
+    "published distance": lambda book, X: NoisySinkhornDistance(
+        bounds=(0, 1), reg=0.1, ledger=book()
+    ).fit(X, GROUP),
+    "generator": lambda book, X: of_vectors(book()).fit(X),
+    "allocation": lambda book, X: allocation(book()).fit(X),
+    "published allocation": lambda book, X: messages(book()).fit(X),
+}
+# What the user does with a column of periods or intervals, none of which is declared.
+PERIODS = {
+    "labels": lambda book, column: of_tables(book()).fit(TABLE.assign(city=column)),
+    "numbers": lambda book, column: of_tables(book()).fit(TABLE.assign(age=column)),
+    "dates": lambda book, column: of_tables(
+        book(), schema=SCHEMA | {"day": ("2020-01-01", "2020-12-31")}
+    ).fit(TABLE.assign(day=column)),
+    "a schema that is found": lambda book, column: of_tables(book(), schema="auto").fit(
+        TABLE.assign(city=column)
+    ),
+    "distance": lambda book, column: distance(book(), bounds=None, schema=SCHEMA).fit(
+        TABLE.assign(age=column), SEX
+    ),
+    "repair": lambda book, column: private_repair(book()).fit(PEOPLE.assign(income=column)),
+    "attribute": lambda book, column: private_repair(book()).fit(PEOPLE.assign(sex=column)),
+}
+# Fits to rows of which none is declared, so that no count knows them.
+MANY_ROWS = pd.concat([TABLE] * 40, ignore_index=True)
+UNDECLARED = {
+    "other labels": lambda: of_tables(None, schema=SCHEMA | {"city": ["oslo", "rome"]}).fit(
+        MANY_ROWS
+    ),
+    "bounds in a list": lambda: of_tables(None, schema=SCHEMA | {"age": [17.0, 81.0]}).fit(
+        MANY_ROWS
+    ),
+    "numbers as classes": lambda: of_vectors(None, classes=[2, 3]).fit(
+        np.tile(X, (60, 1)), DRAWN.uniform(size=2400)
+    ),
+}
+
+
 # Searches of which all candidates fail, whatever the values.
 WORDS, THREE = np.where(LABELS, "yes", "no"), pd.Series(pd.Categorical.from_codes(LABELS, [*"xyz"]))
 CITIES = pd.DataFrame(RECORDS, columns=list("abc")).assign(city=np.resize(["Oslo", "Rome"], 200))
@@ -748,7 +816,7 @@ def book():
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError)
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError, FileNotFoundError)
     with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.
@@ -781,6 +849,38 @@ def test_missing_labels_are_refused_in_lists_and_series(of, missing, book):
     for convert in (list, pd.Series, lambda y: pd.Series(y, dtype="string")):
         with pytest.raises(ValueError, match="contains NaN or None"):
             LABELS_OF[of](book, lambda y, to=convert: to([missing, *map(str, list(y)[1:])]))
+
+
+@pytest.mark.parametrize("kind", ["datetime64[us]", "timedelta64[us]"])
+@pytest.mark.parametrize("of", DATES)
+def test_dates_and_durations_are_no_numbers(of, kind, book):
+    X = np.arange(120).reshape(40, 3).astype(kind)
+    for made in (X, pd.DataFrame(X), pl.DataFrame(X)):
+        with pytest.raises(TypeError, match="X holds dates or durations: make numbers of them"):
+            DATES[of](book, made)
+
+
+@pytest.mark.parametrize("of", PERIODS)
+def test_periods_and_intervals_are_refused_by_their_types(of, book):
+    wrong = "or periods or in|that are not num|to hold dates|and periods dates|not numeric|declared"
+    for column in (pd.period_range("2020", periods=60, freq="D"), pd.cut(np.arange(60), 3)):
+        with pytest.raises(ValueError, match=wrong):
+            PERIODS[of](book, column)
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("of", UNDECLARED)
+def test_a_release_that_counts_no_rows_is_told(of):
+    with pytest.warns(UserWarning, match="counts about .* compare the records with the decl"):
+        UNDECLARED[of]()
+
+
+@pytest.mark.refuses_useless
+def test_useless_utilities_are_refused_by_fits_as_by_previews(book):
+    of_nothing = allocation(book(), epsilon=1e-9)
+    with pytest.raises(ValueError, match="the release would be useless") as refused:
+        of_nothing.fit(UTILITIES)
+    assert of_nothing.preview(*UTILITIES.shape).refusal == str(refused.value)
 
 
 @pytest.mark.parametrize("of", ["distance", "labels of a repair", "classifier"])
