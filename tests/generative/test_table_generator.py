@@ -358,8 +358,6 @@ BAD_TABLES = {
     "text": (lambda table: table.assign(age="secret"), "'age' .* not numbers.* dates as bounds"),
     "dates": (lambda table: table.assign(wage=pd.Timestamp(0)), "'wage' is declared numeric"),
     "no records": (lambda table: table.iloc[:0], "no records"),
-    "a vector": (lambda table: table["age"].to_numpy(), "a table of rows and columns"),
-    "nothing": (lambda table: None, "a table of rows and columns"),
     "an array of other columns": (lambda table: table.to_numpy()[:, :4], "6 columns of the schema"),
 }
 
