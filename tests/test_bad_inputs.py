@@ -712,7 +712,6 @@ PERIODS = {
     "dates": lambda book, odd: of_tables(book(), schema=DAYS).fit(TABLE.assign(day=odd)),
     "any": lambda book, odd: of_tables(book(), schema="auto").fit(TABLE.assign(city=odd)),
     "attribute": lambda book, odd: private_repair(book()).fit(PEOPLE.assign(sex=odd)),
-    "repair": lambda book, odd: private_repair(book()).fit(PEOPLE.assign(income=odd)),
 }
 
 
@@ -749,8 +748,7 @@ WORKING = {
         make_column_transformer((OneHotEncoder(categories=[["Oslo", "Rome"]]),
             make_column_selector(dtype_exclude="number")), remainder="passthrough"), Ridge())),
     "large": searched(1e3 * RECORDS, LABELS, make_pipeline(VarianceThreshold(1e3), Ridge())),
-    "small": searched(np.sin(RECORDS), LABELS,
-        make_pipeline(FunctionTransformer(np.arcsin), Ridge())),
+    "small": searched(RECORDS / 9, LABELS, make_pipeline(FunctionTransformer(np.arcsin), Ridge())),
     "own code": searched(CITIES[["city"]], LABELS,
         make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
     "objects": searched(CITIES[["a"]].astype(object), THREE),
@@ -838,7 +836,7 @@ def test_dates_and_durations_are_no_numbers(of, kind, book):
 
 @pytest.mark.parametrize("of", PERIODS)
 def test_periods_and_intervals_are_refused_by_their_types(of, book):
-    wrong = "or periods or in|that are not num|to hold dates|and periods dates|not numeric|declared"
+    wrong = "or periods or in|that are not num|to hold dates|and periods dates"
     for column in (pd.period_range("2020", periods=60, freq="D"), pd.cut(np.arange(60), 3)):
         with pytest.raises(ValueError, match=wrong):
             PERIODS[of](book, column)

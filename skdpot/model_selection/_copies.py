@@ -90,9 +90,8 @@ def copy_of(rows: Any, name: str = "X") -> Any:
     return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
 
 
-# Texts of invented rows: two kinds of words, and numbers that are written as text.
+# Texts of invented rows: words, and numbers that are written as text.
 WORDS = ("invented a", "invented b", "invented c")
-OTHER_WORDS = ("made up x", "made up y", "made up z")
 DIGITS = ("1", "2", "3")
 
 

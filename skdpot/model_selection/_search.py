@@ -37,7 +37,7 @@ from skdpot._sklearn_compat import (
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import DIGITS, OTHER_WORDS, WORDS, as_rows, copy_of, stand_in
+from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -451,35 +451,31 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         the types of text are what fails.
         """
 
-        def failure(trial, n_labels, words, texts, scale=1.0):
-            n = data.n_records // search.n_blocks
-
-            def invented(v):
-                if v is not data.y:
-                    return stand_in(v, n, None, words, texts, scale)
-                return stand_in(v, n, n_labels, words, () if texts == DIGITS else texts, 1.0)
-
+        def failure(trial, n_labels, words, texts, scale):
+            n, of_X = data.n_records // search.n_blocks, (None, words, texts, scale)
+            of_y = n_labels, words, () if texts == DIGITS else texts, 1.0
             try:
-                _score(trial, search.scoring, search.cv, data.each(invented, n), 0)
+                rows = data.each(lambda v: stand_in(v, n, *(of_y if v is data.y else of_X)), n)
+                _score(trial, search.scoring, search.cv, rows, 0)
                 return None, True
             except (Exception, SystemExit) as error:
                 stack = traceback.walk_tb(error.__traceback__)
                 return str(error), all(is_library(frame) for frame, _ in stack)
 
-        first, tables = "", [(WORDS, 1.0), (WORDS[::-1], 1e-3), (OTHER_WORDS, 1e6)]
+        first = ""
         with silence():
             _, trials = self._draw(30, make_source(0))
             for trial in trials.values():
                 depends = works_on_digits = False
                 for n_labels in (2, 3, None):
                     told = set()
-                    for words, table in product((True, False), tables):
-                        said, is_ours = failure(trial, n_labels, words, *table)
+                    for words, scale in product((True, False), (1.0, 1e-3, 1e6)):
+                        said, is_ours = failure(trial, n_labels, words, WORDS, scale)
                         if said is None or not is_ours:
                             return
                         told.add(said)
                         first = first or said.partition("\n")[0][:300].rstrip(".:")
-                    said, _ = failure(trial, n_labels, False, DIGITS)
+                    said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
                     works_on_digits |= said is None
                     depends |= len(told | {said}) > 1
                 if depends and not works_on_digits:
