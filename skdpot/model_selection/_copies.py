@@ -101,8 +101,8 @@ def stand_in(
     """Return invented rows in the container, and with the types, of private ones.
 
     No private value is read. Numbers are above 0, and with another `scale` than 1 of other sizes,
-    and all different. With `n_labels`, rows are so many labels in turn, or all categories. Objects,
-    and lists, are `words` or numbers. Without `texts` all are numbers.
+    and all different. With `n_labels`, rows are this many labels in turn, or all categories.
+    Objects, and lists, are `words` or numbers. Without `texts` all are numbers.
 
     Examples
     --------

@@ -684,7 +684,7 @@ def _number_of(value: Any, unit: str) -> float | None:
     return result_of(lambda: np.nan if is_missing(value) else date_number(value, unit), None)
 
 
-def _kind_of(value: Any) -> Any:
+def _kind_of(value: Any) -> tuple[type | None, str]:
     """Return the type of dates that all values of a column have, if there is one."""
     kinds = (str, datetime.datetime, datetime.date)
     kind = next((kind for kind in kinds if isinstance(value, kind)), None)

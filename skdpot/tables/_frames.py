@@ -12,6 +12,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -147,7 +148,7 @@ def kind_of(column: Any) -> str:
         return "V"
     if not isinstance(series, nw.Series):
         return "O"
-    dtype: Any = series.dtype
+    dtype = series.dtype
     kinds = {
         "b": dtype == nw.Boolean,
         "i": dtype.is_signed_integer(),
@@ -277,7 +278,7 @@ def make_table(
     if container == "array":
         return as_array(list(map(_whole_numbers, columns, dtypes)))
     try:
-        library: Any = importlib.import_module(container)
+        library = importlib.import_module(container)
     except ImportError:
         raise ImportError(
             f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
@@ -313,7 +314,7 @@ def _whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
     return values
 
 
-def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
+def _pandas_series(pandas: ModuleType, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
     if values.dtype.kind == "f" and pandas.api.types.is_integer_dtype(dtype):
         # Whole numbers are integers again; missing or other ones may have no place in the type.

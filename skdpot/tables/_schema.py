@@ -375,7 +375,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
         if form != 1:
             raise ValueError(f"the schema is of format {form}; this version of skdpot reads 1.")
         schema = {name: declared for name, declared in schema.items() if name != "format"}
-    listed: Any = schema.get("columns")
+    listed = schema.get("columns")
     # A list of columns is the plain form of a schema, and not the declaration of a column.
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
     if not is_list or not all(isinstance(one, Mapping) and "name" in one for one in listed):
@@ -475,10 +475,10 @@ def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _col
         integer = True
         ends = [_column.date_number(ends[0], unit), _column.last_number(ends[1], unit)]
     # Integers up to this magnitude, and differences of two of them, are doubles.
-    largest = 2**51 if integer else _column.LARGEST_BOUND
+    max_magnitude = 2**51 if integer else _column.LARGEST_BOUND
     numbers = len(ends) == 2 and all(isinstance(end, Real) for end in ends)
     whole = not integer or (numbers and all(end % 1 == 0 for end in ends))
-    if not (numbers and whole and -largest <= ends[0] < ends[1] <= largest):
+    if not (numbers and whole and -max_magnitude <= ends[0] < ends[1] <= max_magnitude):
         why = "bounds of integers are whole numbers" if numbers and not whole else ""
         why = "low must be below high" if numbers and not ends[0] < ends[1] else why
         raise ValueError(_wrong(name, bounds, why))
