@@ -370,9 +370,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         # `_keep` sees no data, so that nothing private can be kept.
         self._keep(plan, released)
         self.privacy_guarantee_ = plan.guarantee
-        # A function of the release: it counts no row whose values are not declared. Of 120 such
-        # releases of tables and vectors, noise alone made more than four times a useless number of
-        # records in 11. What a schema finds is declared.
+        # A function of the release: it counts no row whose values are not declared, and noise makes
+        # some of none. Of 60 such releases of tables of two columns 11 counted more than four times
+        # a useless number, and are not told. What a schema finds is declared.
         is_found = getattr(self, "schema", None) == "auto"
         if hasattr(self, "n_records_") and not is_found and not (plan.n_records and plan.useless):
             counted = max(round(self.n_records_), 1)
