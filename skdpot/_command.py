@@ -8,6 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -147,13 +148,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         header = tables.read_header(options.data, options.sep, options.encoding).astype(object)
         columns = [tables.Column(name, tables.NUMERIC) for name in header]
         declared = tables.TableSchema(tuple(columns))
-    elif Path(options.schema).is_file():
-        declared = tables.read_schema(options.schema, options.target)
     else:
-        raise ValueError(
-            f"there is no schema {options.schema!r}. `python -m skdpot template "
-            f"{options.data} --out {options.schema}` writes one to be filled in."
-        )
+        declared = tables.read_schema(options.schema, options.target)
     if not options.preview:
         for path in (options.data, options.out):
             suffix_of(path)
@@ -338,17 +334,22 @@ def _say(*lines: str) -> None:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0.")
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if int(text) > 0:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows.")
+
+
+def receipt(text: str) -> Receipt:
+    """Return a receipt from its JSON; argparse calls a wrong one by the name of this function."""
+    return Receipt(**json.loads(text))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -384,7 +385,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
-    add("--after", type=lambda text: Receipt(**json.loads(text)), metavar="RECEIPT",
+    add("--after", type=receipt, metavar="RECEIPT",
         help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
     add = command(_template, "template", "write a schema of a table to be filled in from public "

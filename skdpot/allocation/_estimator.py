@@ -444,7 +444,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         )
         guarantee = PrivacyGuarantee(max_epsilon, float(delta), "replace_one", unit, tuple(public))
         label = f"{type(self).__name__} by {by}"
-        return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")
+        n_targets, about = len(release.epsilons[0]), (guarantee, unit, "replace_one")
+        return ReleasePlan(release, release.event, source, label, *about, n_targets)
 
     def _attributes(
         self, problem: Problem, found: Any, utilities: tuple[np.ndarray, ...] = ()

@@ -131,6 +131,8 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
         codes = tables.label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
+    if groups is None and len(names) > max(1000, len(X) / 2):
+        raise ValueError("y has a group for nearly every record: make bands of numbers first.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):

@@ -288,8 +288,8 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     # zipfile and NumPy may raise nearly any exception for damaged data.
     except Exception as error:
         raise ValueError(
-            f"{where} is damaged, or not a file of a generator: {error}. Give a file that its "
-            "method save has written."
+            f"{where} is damaged, or not a file of a generator. Give a file that its method save "
+            "has written."
         ) from error
     # In version 0.1 the header was an array.
     if content == {} and "header" in members:

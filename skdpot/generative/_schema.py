@@ -64,7 +64,7 @@ def open_space(estimator: Any, X: Any) -> TableSpace:
             raise ValueError(
                 "schema='auto' reads what columns may hold from their types: pass a data frame "
                 "(X[:0] to a preview) with numbers, truth values, dates and text, or an array of "
-                "numbers. Durations become numbers before."
+                "numbers. Durations become numbers before, and periods dates."
             )
         is_full = kind in "biu" and (dtype is None or isinstance(dtype, np.dtype))
         declared[name] = _DECLARED[kind] | {"missing": not is_full}

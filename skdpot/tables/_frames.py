@@ -80,6 +80,11 @@ class Table:
     def names(self) -> list[Any]:
         """Return the names of the columns, or positions if there are none."""
         if self.container == "array":
+            if len(self.X.shape) != 2:
+                raise ValueError(
+                    "X must be a table of rows and columns. A column becomes one by to_frame(), a "
+                    "file by pandas.read_csv, a list of dictionaries by pandas.DataFrame."
+                )
             return list(range(self.X.shape[1]))
         return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
 
@@ -123,7 +128,8 @@ class Table:
 def kind_of(column: Any) -> str:
     """Return NumPy's letter for what the type of a column holds, "O" for anything.
 
-    No value decides about it.
+    "V" is for periods and intervals of pandas, which are no numbers, labels or dates. No value
+    decides about it.
 
     Examples
     --------
@@ -137,6 +143,9 @@ def kind_of(column: Any) -> str:
     own = getattr(series.to_native() if isinstance(series, nw.Series) else series, "dtype", None)
     if isinstance(own, np.dtype):
         return own.kind
+    within = getattr(getattr(own, "categories", None), "dtype", None)
+    if {type(own).__name__, type(within).__name__} & {"PeriodDtype", "IntervalDtype"}:
+        return "V"
     if not isinstance(series, nw.Series):
         return "O"
     dtype = series.dtype

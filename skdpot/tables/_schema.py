@@ -357,12 +357,17 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     """
     if isinstance(schema, str | os.PathLike):
         text, source = str(schema), "the text"
-        if not text.lstrip().startswith("{"):
-            text, source = Path(schema).read_text(encoding="utf-8"), f"the file {text!r}"
         try:
-            schema = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"schema must be JSON, but {source} is not: {error}.") from None
+            if not text.lstrip().startswith(("{", "[")):
+                source = f"the file {text!r}"
+                # Editors of Windows begin a file with a mark.
+                text = Path(schema).read_text(encoding="utf-8-sig")
+            schema = json.loads(text, object_pairs_hook=_each_once)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"schema must be JSON, but {source} is not: {error}. `python -m skdpot template` "
+                "writes one to be filled in."
+            ) from None
     if not isinstance(schema, Mapping):
         return {}, None
     # A number declares no column, so that one may have this name, too.
@@ -379,6 +384,12 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     if len(columns) < len(listed):
         raise ValueError("the schema declares a column twice.")
     return columns, schema.get("target")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(named := dict(pairs)) < len(pairs):
+        raise ValueError("it has a name twice")
+    return named
 
 
 def _has_gap(declared: Any) -> bool:
