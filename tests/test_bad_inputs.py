@@ -418,8 +418,6 @@ MISTAKES = {
          "the file 'Auto' is not", "`python -m skdpot template` writes one to be filled in"),
         ("a name twice", lambda b: of_tables(b(), schema='{"age": [1], "age": [2]}').fit(TABLE),
          "schema must be JSON", "it has a name twice"),
-        ("nobody's rows", lambda book: of_tables(book()).fit(TABLE, groups=[None] * 60),
-         "groups names nobody", "give the person of each row"),
         ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
         ("parts that were added up",
          lambda book: DPSinkhornGenerator.load(part_of("north")),
