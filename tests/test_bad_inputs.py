@@ -545,6 +545,9 @@ MISTAKES = {
         ("a folder that there is not",
          lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path="no/north.part"),
          "there is no folder no", "nothing was charged"),
+        ("a file of something else",
+         lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path=__file__),
+         "is no part, and would be replaced", "nothing was charged"),
     ],
     add_parts: [
         ("the part of one owner", lambda book: add_parts([part_of("north")]),
@@ -788,7 +791,7 @@ def book(monkeypatch):
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError, FileNotFoundError)
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError, OSError)
     with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.
