@@ -14,7 +14,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-from scipy.fft import dct, idct
+from scipy.fft import dctn, idctn
 
 from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import kept_shares
@@ -274,7 +274,8 @@ def pool_classes(
         # Otherwise empty cells, which have hardly any noise, would decide for all others.
         scale = own * np.sqrt(np.maximum(expected, _TINY_SHARE))
         known = estimates, expected, shares, n_records, noise, scale
-        pooled = _pooled_shares(*known, sure=target is None, is_smooth=j in smooth)
+        at_large = class_counts.shape[1:] if j in smooth else None
+        pooled = _pooled_shares(*known, sure=target is None, smooth=at_large)
         margins.append(pooled[0])
         corrections = shares[:, None] * n_records * margins[-1] - class_counts
         counts[column] += (corrections / n_cells).T[group]
@@ -294,7 +295,8 @@ def pool_classes(
         # that are all alike by mistake teach models less: measured on diamonds and houses.
         scale = own if target is None else own * np.sqrt(np.maximum(expected, _TINY_SHARE))
         known = table.reshape(n_classes, -1), expected, shares, n_records, noise, scale
-        likely, deviations = _pooled_shares(*known, sure=target is None)
+        at_large = None if target is None else table.shape[1:]
+        likely, deviations = _pooled_shares(*known, sure=target is None, smooth=at_large)
         pairs.append((shares[:, None] * n_records * likely).T.ravel())
         pair_variances.append(deviations**2)
     deviations = np.sqrt(np.mean(pair_variances, axis=0)) if pair_variances else np.zeros(n_classes)
@@ -338,15 +340,15 @@ def _pooled_shares(
     scale: np.ndarray | float,
     *,
     sure: bool,
-    is_smooth: bool = False,
+    smooth: tuple[int, ...] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a distribution for every class, between its estimate and the expected one.
 
     `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);
     `count_variances` are those of the noise of counts. True differences are modelled as
-    proportional to `scale`, and `sure` is as of `kept_shares`; if they are smooth, their
-    frequencies are judged by octaves, and not cells. The second array has the standard deviations
-    of the remaining noise.
+    proportional to `scale`, and `sure` is as of `kept_shares`. If they are `smooth` tables of this
+    shape, frequencies are judged by octaves, and not cells. The second array has the standard
+    deviations of the remaining noise.
     """
     n_classes, sizes = len(shares), (shares * n_records)[:, None]
     differences = estimates / sizes - expected
@@ -359,13 +361,17 @@ def _pooled_shares(
     by_chance = expected / np.maximum(sizes, 1.0) if sure else 0.0
     variances = noise_variances / sizes**2 + by_chance
     at_large = 0.0
-    if is_smooth:
+    if smooth is not None:
         # In units of the noise, which is then the same in all frequencies.
-        units = np.sqrt(variances)
-        observed = dct(differences / units, norm="ortho")
-        octaves = np.log2(np.maximum(np.arange(observed.shape[1]), 1)).astype(int)
-        kept = kept_shares(observed, np.ones(observed.shape), octaves, sure=True)
-        at_large = units * idct(kept * observed, norm="ortho")
+        units = np.sqrt(np.maximum(variances, _TINY_SHARE))
+        tables, along = (n_classes, *smooth), range(1, len(smooth) + 1)
+        observed = dctn((differences / units).reshape(tables), axes=along, norm="ortho")
+        octaves = np.log2(np.maximum(np.indices(smooth), 1)).astype(int)
+        _, octave = np.unique(octaves.reshape(len(smooth), -1), axis=1, return_inverse=True)
+        observed = observed.reshape(n_classes, -1)
+        kept = kept_shares(observed, np.ones(observed.shape), octave.ravel(), sure=True)
+        waves = idctn((kept * observed).reshape(tables), axes=along, norm="ortho")
+        at_large = units * waves.reshape(n_classes, -1)
     rest, one_group = differences - at_large, np.zeros(len(count_variances), dtype=int)
     kept = kept_shares(rest / scale, variances / scale**2, one_group, sure=sure)
     pooled = np.array([nearest_distribution(row) for row in expected + at_large + kept * rest])
