@@ -17,7 +17,9 @@ from skdpot.privacy.checks import to_display
 from skdpot.tables import NUMERIC, Column, column_index, simplest_number
 
 _Function = partial[np.ndarray]
-# The share of the variance, and of the rows, that a function must explain.
+# The share of rows that a function must explain, and the correlation that it must have. The square
+# of that is the share of the variance: with .999 of it, a total that is nearly a product was found
+# in half of the samples of 500 rows, and in the others its repair showed the group.
 _EXPLAINED = 0.999
 
 
@@ -353,7 +355,7 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
         holds = rare >= 5 and errors.sum() <= 0.01 * rare
     else:
         pairs = ((own, found), (rankdata(own), rankdata(found)))
-        explained = all(np.var(x - y) <= (1 - _EXPLAINED) * np.var(x) for x, y in pairs)
+        explained = all(np.var(x - y) <= (1 - _EXPLAINED**2) * np.var(x) for x, y in pairs)
         # Or it is right for nearly all rows, and the others are exceptions.
         holds = explained or errors.mean() <= 0.05
     is_exact = bool(errors.mean() <= 1 - _EXPLAINED)
