@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_user
@@ -663,7 +664,9 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     columns = zip(release.space.schema.columns, codes.T, strict=False)
     units = [column.units(of) if column.kind == NUMERIC else of for column, of in columns]
     records = SimpleNamespace(values=np.column_stack([*units, groups.codes]).astype(np.int64))
-    again = map_of_sketch(fair, release, rows, release.run(records, make_source(rng)), rng)
+    in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
+    again = release.run(records, make_source(rng))
+    again = map_of_sketch(fair, release, in_any_case, again, rng)
     tried, before, after, labels = replace(again, every=rows.columns, computed=()), [], [], []
     for codes, groups in others:
         few = rng.permutation(len(codes))[:MOST_ROWS]
