@@ -41,7 +41,8 @@ class ConditionalRepair(BaseEstimator):
     sketch of the table is released. The models are fitted to synthetic rows from the sketch: as
     many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and a
     column that depends on an earlier one is drawn again, given the images of the columns before it.
-    There is no certificate.
+    The same is tried with synthetic rows in the place of the table. If the repair does not make
+    their groups harder to find, no row is moved. There is no certificate.
 
     Parameters
     ----------

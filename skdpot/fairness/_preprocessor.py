@@ -673,9 +673,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if unmoved and not useless_releases_are_allowed(self._permit):
             warn_user(
                 "no row is changed: in what was released, the groups do not differ by more than "
-                "its errors may explain. More rows, a larger epsilon or fewer columns may change "
-                "that. FairBarycenterRegressor(epsilon=...), which repairs predictions, needs far "
-                "fewer rows."
+                "its errors may explain, or a map with such errors would show them as well. More "
+                "rows, a larger epsilon or fewer columns may change that. "
+                "FairBarycenterRegressor(epsilon=...), which repairs predictions, needs far fewer "
+                "rows."
             )
 
     def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:
