@@ -4,6 +4,7 @@ If it moved both sides, the function would hold for the rows that stay and fail 
 The broken function would show the group better than the column itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, permutations
@@ -213,7 +214,11 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 
 
 def _line_of(
-    codes: np.ndarray, target: int, places: tuple[int, ...], of: Any, names: list[str]
+    codes: np.ndarray,
+    target: int,
+    places: tuple[int, ...],
+    of: Callable[..., np.ndarray],
+    names: list[str],
 ) -> tuple[tuple[int, ...], _Function, str]:
     """Return the line through numbers, or through one function of them, also in words."""
     with np.errstate(all="ignore"):
@@ -252,13 +257,19 @@ def _sums(
     return [_line_of(table, target, tuple(chosen), np.positive, names)]
 
 
-def _weighted(arguments: list[np.ndarray], *, of: Any, weights: np.ndarray, constant: float) -> Any:
+def _weighted(
+    arguments: list[np.ndarray],
+    *,
+    of: Callable[..., np.ndarray],
+    weights: np.ndarray,
+    constant: float,
+) -> np.ndarray:
     """Return a weighted sum of the arguments, or of one function of them all."""
     parts = zip(weights, _parts(arguments, of), strict=True)
     return constant + sum(weight * part for weight, part in parts)
 
 
-def _parts(arguments: Any, of: Any) -> Any:
+def _parts(arguments: Any, of: Callable[..., np.ndarray]) -> Any:
     """Return the terms of a sum: numbers, or one function of them."""
     return arguments if of is np.positive else [of(*arguments)]
 
@@ -320,7 +331,9 @@ def _steps(argument: np.ndarray, values: np.ndarray) -> _Function:
     return partial(_looked_up, starts=starts, values=codes[most[first]])
 
 
-def _looked_up(arguments: list[np.ndarray], *, starts: np.ndarray, values: np.ndarray) -> Any:
+def _looked_up(
+    arguments: list[np.ndarray], *, starts: np.ndarray, values: np.ndarray
+) -> np.ndarray:
     """Return the value of the step in which each number is."""
     place = np.searchsorted(starts, _keys(arguments[0]), side="right") - 1
     return values[np.maximum(place, 0)]

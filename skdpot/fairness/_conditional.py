@@ -175,7 +175,7 @@ class ConditionalMap:
         return replace(self, steps=tuple(replace(step, moves=False) for step in self.steps))
 
     def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: int | None = None
     ) -> np.ndarray:
         """Return the images of rows; randomness depends on their keys.
 
@@ -494,9 +494,8 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
     # Penalties of ten rows, and at least ten trees of each group: few rows tell of a small one.
     linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
     boosted = HistGradientBoostingClassifier(
-        max_iter=max(10, 60 // n_groups), max_leaf_nodes=15, early_stopping=False,
-        random_state=0,
-    )  # fmt: skip
+        max_iter=max(10, 60 // n_groups), max_leaf_nodes=15, early_stopping=False, random_state=0
+    )
     found: list[np.ndarray] = []
 
     def excess(a: Part, b: Part) -> float:

@@ -199,7 +199,7 @@ class FairMap:
     drawn: list[int] | tuple[()] = ()
 
     def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: int | None
     ) -> np.ndarray:
         """Return the images of rows, as codes; rows with group number -1 stay.
 
@@ -237,7 +237,9 @@ def to_be_moved(
     return codes[:, not_computed(every, computed)]
 
 
-def redrawn(columns: Any, codes: np.ndarray, keys: np.ndarray, first_draw: int) -> np.ndarray:
+def redrawn(
+    columns: Iterable[BlurredColumn], codes: np.ndarray, keys: np.ndarray, first_draw: int
+) -> np.ndarray:
     """Return rows with redrawn numbers, regardless of their groups."""
     codes = codes.copy()
     for blurred in columns:
@@ -654,17 +656,18 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     """
     rng = check_random_state(fair.random_state)
     found = map_of_sketch(fair, release, rows, released, rng)
+    transport = found.transport
+    assert isinstance(transport, ConditionalMap)
     # With a tol of 0 the repair is made in any case; by columns that are fixed, groups are found.
-    if not found.transport.moves or rows.method.tol <= 0 or rows.fixed:
+    if not transport.moves or rows.method.tol <= 0 or rows.fixed:
         return found
     trials = [tried_map(fair, release, rows, released, rng) for _ in range(2)]
-    if sum(gain for gain, _ in trials) > trials[0][1]:
-        return found
-    return replace(found, transport=found.transport.at_rest())
+    helps = sum(gain for gain, _ in trials) > trials[0][1]
+    return found if helps else replace(found, transport=transport.at_rest())
 
 
 def tried_map(
-    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: Any
+    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
 ) -> tuple[float, float]:
     """Return by how much less groups are found after a map like that of a release, and chance.
 
@@ -695,7 +698,7 @@ def tried_map(
 
 
 def map_of_sketch(
-    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: Any
+    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
 ) -> FairMap:
     """Return the map by conditional distributions of rows drawn from a released sketch.
 
@@ -731,7 +734,7 @@ def map_of_sketch(
 
 
 def drawn_rows(
-    rows: RepairRows, released: "ReleasedTable", n_records: int, rng: Any
+    rows: RepairRows, released: "ReleasedTable", n_records: int, rng: np.random.RandomState
 ) -> tuple[np.ndarray, Groups]:
     """Return about this number of rows drawn from a sketch, as codes, and their groups."""
     # Weights by size use the released sizes, not the numbers of drawn rows.
@@ -753,7 +756,7 @@ def map_of_groups(
     space: ColumnSpace,
     found: list[Group],
     n_rows: int,
-    rng: Any,
+    rng: np.random.RandomState,
     shared: np.ndarray,
 ) -> FairMap:
     """Return the map to the barycenter of exact or released groups.
@@ -797,7 +800,7 @@ def map_of_rows(
     rows: RepairRows,
     codes: np.ndarray,
     groups: Groups,
-    rng: Any,
+    rng: np.random.RandomState,
     *,
     certified: bool = True,
 ) -> FairMap:
@@ -818,7 +821,9 @@ def map_of_rows(
     options |= {"coupling": method.coupling}
     seed, did_harm = int(generator.integers(2**63)), False
 
-    def fitted_to(part: np.ndarray, callback: Any = lambda: None) -> ConditionalMap:
+    def fitted_to(
+        part: np.ndarray, callback: Callable[[], object] = lambda: None
+    ) -> ConditionalMap:
         of_part = np.where(part, groups.codes, -1)
         return fit_conditional(
             rows.columns, codes, of_part, weights, generator, callback=callback, **options
@@ -849,7 +854,11 @@ def map_of_rows(
 
 
 def does_harm(
-    rows: RepairRows, codes: np.ndarray, groups: Groups, fitted_to: Callable[..., Any], rng: Any
+    rows: RepairRows,
+    codes: np.ndarray,
+    groups: Groups,
+    fitted_to: Callable[[np.ndarray], SupportMap | ConditionalMap],
+    rng: np.random.Generator,
 ) -> bool:
     """Tell whether groups may be found more easily after a repair that has no certificate.
 
