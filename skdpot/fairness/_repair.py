@@ -14,21 +14,16 @@ from sklearn.utils import check_random_state
 
 from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
-from skdpot.fairness._certificate import (
-    MOST_ROWS,
-    FairnessCertificate,
-    certify,
-    found_by_learners,
-    harm_by_chance,
-    hold_out,
-)
+from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._computed import ComputedColumn
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
     Part,
     fit_conditional,
+    harm_by_chance,
     joined,
+    mean_found,
     shared_maps,
 )
 from skdpot.fairness._conditional_models import N_FOLDS, deal_folds
@@ -689,9 +684,9 @@ def tried_map(
         before.append(codes[few])
         labels.append(groups.codes[few])
         after.append(tried.images(codes[few], groups.codes[few], keys, fair.n_jobs))
-    names, seed = groups.names.tolist(), int(rng.randint(2**31))
+    of, seed = (labels[0], labels[1]), int(rng.randint(2**31))
     shown = [
-        found_by_learners((known, new), (labels[0], labels[1]), rows.columns, names, seed)[1]
+        mean_found((known, new), of, rows.columns, len(groups.names), seed)
         for known, new in (before, after)
     ]
     return shown[0] - shown[1], harm_by_chance(labels[1])
@@ -877,8 +872,7 @@ def does_harm(
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
         for table, sign in ((images, 1.0), (codes, -1.0)):
             moved, of_groups = ((of[~is_new], of[is_new]) for of in (table, labels))
-            names = groups.names.tolist()
-            found = found_by_learners(moved, of_groups, rows.columns, names, fold)[1]
+            found = mean_found(moved, of_groups, rows.columns, len(groups.names), fold)
             raised.append(sign * found)
     chance = harm_by_chance(labels[folds < n_folds])
     return sum(raised) / n_folds > -times_chance * chance
