@@ -8,6 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -147,13 +148,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         header = tables.read_header(options.data, options.sep, options.encoding).astype(object)
         columns = [tables.Column(name, tables.NUMERIC) for name in header]
         declared = tables.TableSchema(tuple(columns))
-    elif Path(options.schema).is_file():
-        declared = tables.read_schema(options.schema, options.target)
     else:
-        raise ValueError(
-            f"there is no schema {options.schema!r}. `python -m skdpot template "
-            f"{options.data} --out {options.schema}` writes one to be filled in."
-        )
+        declared = tables.read_schema(options.schema, options.target)
     if not options.preview:
         for path in (options.data, options.out):
             suffix_of(path)
@@ -164,10 +160,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
             raise ValueError(f"{options.report} must end with .txt, .html or .json.")
     ledger = _open_ledger(options)
-    generator = DPSinkhornGenerator(
-        epsilon=options.epsilon, delta=options.delta, schema=options.schema,
-        target=options.target, ledger=ledger,
-    )  # fmt: skip
+    given = {"schema": options.schema, "target": options.target}
+    generator = DPSinkhornGenerator(options.epsilon, delta=options.delta, ledger=ledger, **given)
     preview = generator.preview(n_records, header, groups=options.groups)
     guessed = f"{n_records} {'records' if options.groups is None else 'people'}"
     # Shown before the table is read, and whatever is in it.
@@ -258,12 +252,12 @@ def _part(options: argparse.Namespace) -> None:
     # Types are found value by value: one value must not change the type of a column.
     frame = frame.map(partial(number_in_file, decimal=options.decimal, missing=options.na))
     if options.labels is not None and options.labels not in frame:
-        raise ValueError(f"--labels {options.labels!r} is no column; they are {list(frame)}.")
-    # The group of each row is no column of what is released.
+        raise ValueError(f"--labels {options.labels!r} is not a column; they are {list(frame)}.")
+    # The group of each row is not a column of what is released.
     labels = None if options.labels is None else frame.pop(options.labels)
     ledger: Any = _open_ledger(options)
-    make_part(agreement, options.owner, frame, labels, ledger=ledger, path=options.out,
-              again=options.again)  # fmt: skip
+    path, again = options.out, options.again
+    make_part(agreement, options.owner, frame, labels, ledger=ledger, path=path, again=again)
     print(f"part of {options.owner} for agreement {agreement.digest[:16]}: {options.out}")
 
 
@@ -340,17 +334,22 @@ def _say(*lines: str) -> None:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0.")
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if int(text) > 0:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows.")
+
+
+def receipt(text: str) -> Receipt:
+    """Return a receipt from its JSON; argparse calls a wrong one by the name of this function."""
+    return Receipt(**json.loads(text))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -365,10 +364,8 @@ def _parser() -> argparse.ArgumentParser:
         return made.add_argument
 
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
-    budget: dict[str, Any] = {
-        "type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
-        "help": "create the ledger, with this budget",
-    }  # fmt: skip
+    budget: dict[str, Any] = {"type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA")}
+    budget["help"] = "create the ledger, with this budget"
     key: dict[str, Any] = {**file, "help": "file with the key of the ledger, if it has one"}
     command(_demo, "demo", "release a number and rows of simulated data, in seconds")
     command(_warm, "warm", "compile and cache all kernels, so that first calls need not wait")
@@ -388,7 +385,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", **key)
     add("--json", action="store_true", help="print JSON")
     add("--out", **file, help="the copy, which must not exist (default: FILE.backup)")
-    add("--after", type=lambda text: Receipt(**json.loads(text)), metavar="RECEIPT",
+    add("--after", type=receipt, metavar="RECEIPT",
         help="the newest receipt: a ledger that lacks its charge is refused")  # fmt: skip
 
     add = command(_template, "template", "write a schema of a table to be filled in from public "
@@ -406,8 +403,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--agreement", type=Path, required=True, metavar="JSON",
         help="the file of the agreement, the same for all owners")  # fmt: skip
     add("--owner", required=True, metavar="NAME", help="her name in the agreement")
-    add("--labels", metavar="COLUMN",
-        help="column with the group of each row, if it is no column of the agreement")  # fmt: skip
+    add(
+        "--labels",
+        metavar="COLUMN",
+        help="column with the group of each row, if it is not a column of the agreement",
+    )
     add("--ledger", **file, required=True, help="her own ledger")
     add("--key", **key)
     add("--budget", **budget)
@@ -442,8 +442,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--neighbouring", choices=("add_remove", "replace_one"), default="add_remove",
         help="relation of a new ledger; samplers and distances need replace_one, which may double "
         "the noise here (default: %(default)s)")  # fmt: skip
-    add("--save", **file,
-        help="the fitted generator; you may publish it, too (default: OUT.npz)")  # fmt: skip
+    add("--save", **file, help="the fitted generator; you may publish it, too (default: OUT.npz)")
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")

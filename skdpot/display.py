@@ -521,8 +521,8 @@ def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]]) -> list[dict]
     artists: list[dict] = [{}, {}]
     for group_artists, panel, stage in zip(artists, panels, parts, strict=True):
         for number, (group, values) in enumerate(stage.items()):
-            style = {"color": colour_of(number), "label": str(group),
-                     "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.5}  # fmt: skip
+            style = {"color": colour_of(number), "label": str(group), "linewidth": 1.5}
+            style["linestyle"] = DASHES[number % len(DASHES)]
             heights, _ = np.histogram(values, edges, density=True)
             # Groups overlap: the areas are faint, and the edges drawn again.
             panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
@@ -692,13 +692,11 @@ class FrontierDisplay:
         # Below the curves, which are drawn later.
         if self.baseline is not None:
             ax.axhline(self.baseline, color=GREY, linestyle=":", label="without privacy")
-        self.errorbar_ = [
-            ax.errorbar(
-                *curve, capsize=3, label=label, color=colour_of(k), markersize=5,
-                marker=MARKERS[k % len(MARKERS)], linestyle=DASHES[k % len(DASHES)],
-            )
-            for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True))
-        ]  # fmt: skip
+        self.errorbar_ = []
+        for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True)):
+            style = {"color": colour_of(k), "marker": MARKERS[k % len(MARKERS)], "markersize": 5}
+            style["linestyle"] = DASHES[k % len(DASHES)]
+            self.errorbar_.append(ax.errorbar(*curve, capsize=3, label=label, **style))
         self.lines_ = [bars.lines[0] for bars in self.errorbar_]
         ax.set_xscale(self.scale)
         if self.scale == "log":

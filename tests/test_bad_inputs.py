@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import f1_score, make_scorer
@@ -287,6 +290,8 @@ MISTAKES = {
         ("bounds as a list of pairs that could be either",
          lambda book: distance(book(), bounds=[(5, 30), (9, 40)]).fit(X, GROUP),
          r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("numbers as groups", lambda book: distance(book()).fit(np.tile(X, (30, 1)), range(1200)),
+         "a group for nearly every record", "make bands of numbers first"),
         ("the name of a column", lambda book: distance(book()).fit(X, "year"),
          "got a single string", "pass the values of this column, and X without it"),
         ("a grid of too many cells",
@@ -332,6 +337,8 @@ MISTAKES = {
         ("the values of a column for its name",
          lambda book: repair(sensitive_features=SEX).fit(PEOPLE),
          "must name columns of X", "give values of rows to fit"),
+        ("lists as labels", lambda book: repair().fit(PEOPLE.assign(city=[[1]] * 60)),
+         "column 'city' of X holds lists", "which are no labels"),
         ("no attribute", lambda book: repair(sensitive_features=None).fit(NUMBERS),
          "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
         ("a gap where none is kept",
@@ -405,6 +412,14 @@ MISTAKES = {
         ("images whose channels come first",
          lambda book: of_vectors(book(), image_shape=(3, 5, 6)).fit(np.zeros((9, 90))),
          "has the channels first", r"np.moveaxis\(X, 1, -1\), and declare image_shape=\(5, 6, 3\)"),
+        ("a column for a table", lambda book: of_tables(book()).fit(TABLE["age"]),
+         "X must be a table of rows and columns", r"becomes one by to_frame\(\)"),
+        ("a schema that there is not", lambda book: of_tables(book(), schema="Auto").fit(TABLE),
+         "the file 'Auto' is not", "`python -m skdpot template` writes one to be filled in"),
+        ("a name twice", lambda b: of_tables(b(), schema='{"age": [1], "age": [2]}').fit(TABLE),
+         "schema must be JSON", "it has a name twice"),
+        ("nobody's rows", lambda book: of_tables(book()).fit(TABLE, groups=[None] * 60),
+         "groups names nobody", "give the person of each row"),
         ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
         ("parts that were added up",
          lambda book: DPSinkhornGenerator.load(part_of("north")),
@@ -445,6 +460,12 @@ MISTAKES = {
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
+        ("accuracies in per cent",
+         lambda book: search(book(), score_range=(50, 100)).fit(RECORDS, LABELS),
+         "scoring=None is never above 1", r"Choose a range such as \(0, 1\)"),
+        ("groups of other rows",
+         lambda book: search(book(), cv=GroupKFold(2)).fit(RECORDS, LABELS, groups=range(9)),
+         "groups must have", "one value for each row of X"),
         ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
          "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
         ("scores of candidates", lambda book: search(book()).cv_results_,
@@ -523,6 +544,9 @@ MISTAKES = {
         ("arguments in another order",
          lambda book: make_part(X, "north", "agreement", ledger=book(), path="north.part"),
          "agreement must be an Agreement", "got ndarray"),
+        ("a folder that there is not",
+         lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path="no/north.part"),
+         "there is no folder no", "nothing was charged"),
     ],
     add_parts: [
         ("the part of one owner", lambda book: add_parts([part_of("north")]),
@@ -672,6 +696,25 @@ ROWS_OF = {
 }  # fmt: skip
 
 
+# What the user does with dates or durations for numbers.
+DATES = {
+    "sampler": lambda book, X: sampler(book()).fit(X),
+    "distance": lambda book, X: distance(book()).fit(X, GROUP),
+    "cost": lambda book, X: private_ot_cost(X, X, bounds=(0, 1), ledger=book()),
+    "generator": lambda book, X: of_vectors(book()).fit(X),
+    "allocation": lambda book, X: allocation(book()).fit(X),
+}
+# What the user does with a column of periods or intervals, none of which is declared.
+DAYS = SCHEMA | {"day": ("2020-01-01", "2020-12-31")}
+PERIODS = {
+    "labels": lambda book, odd: of_tables(book()).fit(TABLE.assign(city=odd)),
+    "numbers": lambda book, odd: of_tables(book()).fit(TABLE.assign(age=odd)),
+    "dates": lambda book, odd: of_tables(book(), schema=DAYS).fit(TABLE.assign(day=odd)),
+    "any": lambda book, odd: of_tables(book(), schema="auto").fit(TABLE.assign(city=odd)),
+    "attribute": lambda book, odd: private_repair(book()).fit(PEOPLE.assign(sex=odd)),
+}
+
+
 # Searches of which all candidates fail, whatever the values.
 WORDS, THREE = np.where(LABELS, "yes", "no"), pd.Series(pd.Categorical.from_codes(LABELS, [*"xyz"]))
 CITIES = pd.DataFrame(RECORDS, columns=list("abc")).assign(city=np.resize(["Oslo", "Rome"], 200))
@@ -684,7 +727,6 @@ def searched(X, y, estimator=None, fit=(), **options):
 
 FAILING = {
     "pos_label=1 is not": searched(RECORDS, WORDS, scoring="f1"),
-    "pos_label=1": searched(CITIES[["a"]], pd.Series(WORDS), scoring="average_precision"),
     "multi_class must be": searched(RECORDS, THREE, scoring="roc_auc"),
     "could not convert": searched(CITIES, LABELS),
     "Sparse": searched(sparse.csr_array(RECORDS), LABELS, GaussianNB()),
@@ -697,10 +739,16 @@ FAILING = {
 # Searches of which only values decide whether they work.
 WORKING = {
     "the label 1": searched(RECORDS, LABELS.astype(float), scoring="f1"),
+    "three words": searched(RECORDS, np.resize(list("xyz"), 200), scoring="average_precision"),
     "a named label": searched(RECORDS, WORDS, scoring=make_scorer(f1_score, pos_label="yes")),
     "text": searched(CITIES["city"], LABELS, make_pipeline(CountVectorizer(min_df=5), Ridge())),
     "declared categories": searched(CITIES[["city"]], LABELS,
         make_pipeline(OneHotEncoder(categories=[["Oslo", "Rome"]]), Ridge())),
+    "declared categories of text columns": searched(CITIES, LABELS, make_pipeline(
+        make_column_transformer((OneHotEncoder(categories=[["Oslo", "Rome"]]),
+            make_column_selector(dtype_exclude="number")), remainder="passthrough"), Ridge())),
+    "large": searched(1e3 * RECORDS, LABELS, make_pipeline(VarianceThreshold(1e3), Ridge())),
+    "small": searched(RECORDS / 9, LABELS, make_pipeline(FunctionTransformer(np.arcsin), Ridge())),
     "own code": searched(CITIES[["city"]], LABELS,
         make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
     "objects": searched(CITIES[["a"]].astype(object), THREE),
@@ -723,22 +771,26 @@ TOO_LARGE = {
 
 
 @pytest.fixture
-def book():
-    """Return a function that creates ledgers; nothing was charged to any when the test ends."""
-    ledgers = []
+def book(monkeypatch):
+    """Return a function that creates ledgers. When the test ends, none that was made is charged.
 
-    def create(epsilon=10.0, delta=1e-3, **options):
-        ledgers.append(PrivacyLedger(epsilon, delta, **options))
-        return ledgers[-1]
+    That is so for those of estimators within others, too, but not for parts that a test makes.
+    """
+    ledgers, create = [], PrivacyLedger.__init__
 
-    yield create
-    assert not any(ledger.entries() for ledger in ledgers)
+    def noted(ledger, *budget, **options):
+        create(ledger, *budget, **options)
+        ledgers.append(ledger)
+
+    monkeypatch.setattr(PrivacyLedger, "__init__", noted)
+    yield lambda epsilon=10.0, delta=1e-3, **options: PrivacyLedger(epsilon, delta, **options)
+    assert all("part of" in entry.label for ledger in ledgers for entry in ledger.entries())
 
 
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError)
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError, FileNotFoundError)
     with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.
@@ -771,6 +823,30 @@ def test_missing_labels_are_refused_in_lists_and_series(of, missing, book):
     for convert in (list, pd.Series, lambda y: pd.Series(y, dtype="string")):
         with pytest.raises(ValueError, match="contains NaN or None"):
             LABELS_OF[of](book, lambda y, to=convert: to([missing, *map(str, list(y)[1:])]))
+
+
+@pytest.mark.parametrize("kind", ["datetime64[us]", "timedelta64[us]"])
+@pytest.mark.parametrize("of", DATES)
+def test_dates_and_durations_are_no_numbers(of, kind, book):
+    X = np.arange(120).reshape(40, 3).astype(kind)
+    for made in (X, pd.DataFrame(X), pl.DataFrame(X)):
+        with pytest.raises(TypeError, match="X holds dates or durations: make numbers of them"):
+            DATES[of](book, made)
+
+
+@pytest.mark.parametrize("of", PERIODS)
+def test_periods_and_intervals_are_refused_by_their_types(of, book):
+    wrong = "or periods or in|that are not num|to hold dates|and periods dates"
+    for column in (pd.period_range("2020", periods=60, freq="D"), pd.cut(np.arange(60), 3)):
+        with pytest.raises(ValueError, match=wrong):
+            PERIODS[of](book, column)
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("unmet", [{"city": ["oslo", "rome"]}, {"age": [17.0, 81.0]}], ids=str)
+def test_a_release_that_counts_no_rows_is_told(unmet):
+    with pytest.warns(UserWarning, match="counts about .* compare the records with the decl"):
+        of_tables(None, schema=SCHEMA | unmet, random_state=0).fit(pd.concat([TABLE] * 40))
 
 
 @pytest.mark.parametrize("of", ["distance", "labels of a repair", "classifier"])
@@ -832,7 +908,7 @@ def test_searches_that_values_decide_are_made(of):
 def test_a_score_that_noise_hides_is_told():
     # No type says that there are three labels, of which this score is none.
     with pytest.warns(UserWarning, match="best_score_ from the lower end.* may be random"):
-        searched(RECORDS, np.resize([0, 1, 2], 200), scoring="roc_auc")(lambda: None)
+        searched(RECORDS, np.arange(200) % 3, scoring="roc_auc", random_state=0)(lambda: None)
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)

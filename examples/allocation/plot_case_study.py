@@ -80,7 +80,7 @@ def spheres(n, d, rate, rng):
 
 
 def price_of(beta, bounds, n_rounds=N_ROUNDS):
-    """Return the epsilon of so many published rounds, for the node that pays most."""
+    """Return the epsilon of this many published rounds, for the node that pays most."""
     width = UTILITY_BOUNDS[1] - UTILITY_BOUNDS[0]
     moved = [
         message_sensitivity(ETA, width, bounds[name][:, 1].max(), degree)

@@ -12,8 +12,8 @@ tables, a census and court records:
 - **a repair by quantiles** moves each feature to the average of its quantile functions in the
   groups, as DisparateImpactRemover of AIF360 does;
 - :class:`skdpot.FairBarycenterPreprocessor` with ``method="support"`` moves whole rows to the
-  Wasserstein barycenter of the groups. Its default in so many columns is the conditional method:
-  see :ref:`which-repair`.
+  Wasserstein barycenter of the groups. Its default with this many columns is the conditional
+  method: see :ref:`which-repair`.
 
 Two models are trained on each result: logistic regression, whose accuracy measures the cost of a
 repair, and gradient boosting, which finds what logistic regression cannot. Everything is measured

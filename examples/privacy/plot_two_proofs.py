@@ -312,7 +312,7 @@ def sinkhorn_plan(cost, reg=REG, n_rounds=2):
 
 @cache
 def clipped_rows(n_rows, n_near, n_far, clip):
-    """Return the loss's gradient for a batch of so many records at either end of the line."""
+    """Return the loss's gradient for a batch of this many records at either end of the line."""
     batch = np.repeat([0.0, DIAMETER], [n_near, n_far])
     if not len(batch):
         return np.zeros(n_rows)

@@ -4,6 +4,7 @@ doc/theory/releases.csv has the sensitivity, noise and proof of each release in 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ from skdpot.transport import load_compiler, load_solver
 from skdpot.transport.consensus import (
     FAMILIES,
     BipartiteNetwork,
+    ConcaveUtility,
     LinearUtility,
     NetworkPlan,
     check_feasible,
@@ -85,7 +87,7 @@ class Problem:
         """Return the same problem with other utilities."""
         return replace(self, values=tuple(values))
 
-    def utilities(self) -> list[Any]:
+    def utilities(self) -> list[ConcaveUtility]:
         """Return the utilities of the targets, and those of the sources if they have any."""
         found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
         # Sources without utilities are indifferent to all plans.
@@ -110,9 +112,9 @@ def read_network(
         )
     # Errors of the network name positions and bounds, which are public.
     network = make_network(adjacency, *bounds)
-    largest = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
+    max_bound = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
     # Otherwise products of amounts and utilities could overflow after the charge.
-    if largest > _LARGEST or 0 < largest < _LEAST:
+    if max_bound > _LARGEST or 0 < max_bound < _LEAST:
         raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
     return network
 
@@ -173,11 +175,9 @@ def _as_doubles(matrix: Any, private: bool) -> Any:
     try:
         if private:
             with config_context(assume_finite=False):
-                matrix = check_array(
-                    as_numbers(matrix), accept_sparse="csr", dtype=np.float64, ensure_2d=False,
-                    allow_nd=True, ensure_all_finite=False, ensure_min_samples=0,
-                    ensure_min_features=0,
-                )  # fmt: skip
+                kind = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
+                shape = {"ensure_2d": False, "ensure_min_samples": 0, "ensure_min_features": 0}
+                matrix = check_array(as_numbers(matrix), allow_nd=True, **kind, **shape)
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
         # A cast would drop imaginary parts with a warning, which private values could raise.
         return None if np.iscomplexobj(found) else found.astype(np.float64)
@@ -381,10 +381,10 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
                 "for each source. A table of edges becomes X by its method pivot."
             ),
         }
+        read = as_numbers if private else None
         X = _base.validate_private_data(
-            self, X, instead=instead, as_numbers=as_numbers if private else None,
-            accept_sparse="csr", dtype=np.float64,
-        )  # fmt: skip
+            self, X, instead=instead, as_numbers=read, accept_sparse="csr", dtype=np.float64
+        )
         problem = self._problem_on(self._network_of(X), X, source_utilities, private=private)
         if private:
             problem = within_ranges(problem, read_ranges(self.utility_bounds))
@@ -434,17 +434,18 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
     def _plan_of(self, release: Any, source: NoiseSource, *, delta: float, by: str) -> ReleasePlan:
         """Return the plan of the releases of all nodes; a unit of privacy belongs to one node."""
         unit = {"parameter": "edge", "node": "node"}[self.protect]
-        public: tuple[str, ...] = (
-            "the edges of the network", "the bounds of its nodes", "running time",
-        )  # fmt: skip
+        public = ["the edges of the network", "the bounds of its nodes", "running time"]
         # The two utilities of an edge are charged as two units, at both of its nodes.
         if len(release.epsilons) > 1 and self.protect != "node":
-            public = (*public, "both utilities of an edge, at its target and at its source, as one")
+            public.append("both utilities of an edge, at its target and at its source, as one")
         # Each node is protected by its own epsilon, and the guarantee is that of the weakest.
-        largest = max(float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons)
-        guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, public)
+        max_epsilon = max(
+            float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons
+        )
+        guarantee = PrivacyGuarantee(max_epsilon, float(delta), "replace_one", unit, tuple(public))
         label = f"{type(self).__name__} by {by}"
-        return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")
+        n_targets, about = len(release.epsilons[0]), (guarantee, unit, "replace_one")
+        return ReleasePlan(release, release.event, source, label, *about, n_targets)
 
     def _attributes(
         self, problem: Problem, found: Any, utilities: tuple[np.ndarray, ...] = ()
@@ -563,10 +564,10 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
     def _check_targets(self, X, private=True):
         """Return X, if it has the shape of the fitted X."""
         check_is_fitted(self)
+        read = as_numbers if private and self.epsilon is not None else None
         X = _base.validate_private_data(
-            self, X, as_numbers=as_numbers if private and self.epsilon is not None else None,
-            accept_sparse="csr", dtype=np.float64, reset=False,
-        )  # fmt: skip
+            self, X, as_numbers=read, accept_sparse="csr", dtype=np.float64, reset=False
+        )
         if X.shape != self.plan_.shape:
             raise ValueError(
                 f"X has {X.shape[0]} targets, but the fitted plan has {self.plan_.shape[0]}. Pass "
@@ -814,13 +815,11 @@ class PrivateADMMTransport(AllocationEstimator):
         # The declared ranges, and not the values, set the noise.
         # Sources without utilities release nothing.
         sides = (network.targets, network.sources)[: len(problem.values)]
+        make = partial(UTILITY_MECHANISMS[self.mechanism], self.epsilon, protect=self.protect)
         releases = tuple(
-            UTILITY_MECHANISMS[self.mechanism](
-                self.epsilon, low=low, high=high, degrees=side.degrees, protect=self.protect,
-                factors=of_nodes,
-            )
+            make(low=low, high=high, degrees=side.degrees, factors=of_nodes)
             for side, (low, high), of_nodes in zip(sides, ranges, factors, strict=False)
-        )  # fmt: skip
+        )
         release = UtilityReleases(network, releases)
         return self._plan_of(release, source, delta=0.0, by=self.mechanism)
 

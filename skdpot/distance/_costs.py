@@ -136,9 +136,9 @@ def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> Co
             "with its cost_range."
         )
     with np.errstate(all="ignore"):
-        largest = float(_LARGEST[metric](high - low))
+        max_cost = float(_LARGEST[metric](high - low))
     # Other costs overflow or underflow.
-    proven = (0.0, largest) if SMALLEST_RANGE <= largest <= LARGEST_RANGE else None
+    proven = (0.0, max_cost) if SMALLEST_RANGE <= max_cost <= LARGEST_RANGE else None
     bounds = range_within(metric, proven, cost_range)
     unclipped = bounds == proven
     # On a line, all but the square are multiples of one distance. Formulas with powers would
@@ -288,13 +288,13 @@ class SchemaSpace:
     def middle(self) -> np.ndarray:
         """Return the positions of a public row: middles of numbers and levels, first categories."""
         # The position of a public row: it fills up small groups, and stands for undeclared values.
-        middles = [
-            0.0 if column.kind == NOMINAL
-            else 0.5 if column.kind == NUMERIC
-            else float(column.places_of_units(np.array((column.n_known - 1) // 2)))
-            for column in self.schema.columns
-        ]  # fmt: skip
-        return np.array(middles)
+        middles = np.full(len(self.schema.columns), 0.5)
+        for k, column in enumerate(self.schema.columns):
+            if column.kind == NOMINAL:
+                middles[k] = 0.0
+            elif column.kind != NUMERIC:
+                middles[k] = column.places_of_units(np.array((column.n_known - 1) // 2))
+        return middles
 
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
         """Return the position of every value on the line of its column.

@@ -51,7 +51,7 @@ class LabelledGroups:
     n_records : int
         Public: how many records there are, in a group or in none.
     n_parts : int
-        Releases of so many owners are added up, each with noise of its own.
+        Releases of this many owners are added up, each with noise of its own.
     """
 
     names: np.ndarray
@@ -131,6 +131,8 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
         codes = tables.label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
+    if groups is None and len(names) > max(1000, len(X) / 2):
+        raise ValueError("y has a group for nearly every record: make bands of numbers first.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):
@@ -170,8 +172,8 @@ def declared_groups(
     # As objects: an array of numbers and texts would make all of them texts.
     names_of = np.asarray(names, dtype=object)[y]
     return make_groups(
-        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size,
-    )  # fmt: skip
+        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size
+    )
 
 
 def _check_sizes(min_group_size: Any, names: list[Any]) -> np.ndarray:
@@ -302,10 +304,8 @@ class BaseTransportDistance(PrivateEstimator):
     def _points(self, X: Any) -> tuple[BoxSpace | SchemaSpace, np.ndarray]:
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
-            X = validate_private_data(
-                self, X, instead=self._instead, as_numbers=tables.as_numbers, dtype=np.float64,
-                ensure_min_samples=2,
-            )  # fmt: skip
+            read = partial(validate_private_data, as_numbers=tables.as_numbers, dtype=np.float64)
+            X = read(self, X, instead=self._instead, ensure_min_samples=2)
             space = self._space(X.shape[1])
             return space, space.moved_inside(X)
         space = self._space(0)
@@ -359,7 +359,7 @@ class BaseTransportDistance(PrivateEstimator):
         )
 
     @abstractmethod
-    def _plan_release(self, space: Any, groups: LabelledGroups) -> Any:
+    def _plan_release(self, space: BoxSpace | SchemaSpace, groups: LabelledGroups) -> Any:
         """Return the planned release, made of public quantities, or raise."""
 
     def _run(self, plan: ReleasePlan, data: tuple[np.ndarray, Any, LabelledGroups]) -> Released:

@@ -139,21 +139,21 @@ class CostSettings:
         with one_blas_thread(), self.progress(tasks, total=len(calls)) as watched:
             return parallel(watched)
 
-    def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
+    def check_tolerance(self, tol: float, max_sizes: tuple[int, int]) -> None:
         """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
         # An error that is raised after the charge would depend on private records; so the worst
         # case of all data is checked before.
         if self.reg > 0:
-            smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
+            smallest = smallest_tolerance(*max_sizes, self.cost_range, self.reg)
             advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
             advice += ", or use fewer records"
         else:
-            smallest = certifiable_gap(*largest, 0.0, self.cost_range)
+            smallest = certifiable_gap(*max_sizes, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
             if not self.cost.monotone:
-                what = "exact transport (reg=0) between {:,} and {:,} records".format(*largest)
+                what = "exact transport (reg=0) between {:,} and {:,} records".format(*max_sizes)
                 # The solver's matrices, of nodes and of arcs.
-                check_memory(60 * math.prod(largest), what, "Use reg > 0, which has no matrices.")
+                check_memory(60 * math.prod(max_sizes), what, "Use reg > 0, which has no matrices.")
         if tol < smallest:
             raise ValueError(
                 f"costs would have to be computed up to {tol:.2g}, and double precision certifies "
@@ -362,16 +362,16 @@ class GridRelease(NoisyRelease):
         which are assumed to be uniform over the range of costs. Groups of private sizes may be
         equally large.
         """
-        largest, sizes = self.settings.cost_range, self.groups.sizes
+        max_cost, sizes = self.settings.cost_range, self.groups.sizes
         # What a preview may know is the total; equal sizes are the middle case.
         if self.groups.labels == "private":
             sizes = np.full(len(sizes), n_records / len(sizes))
         # Each owner of parts adds noise of her own, and variances add up.
         deviation = self._noise.standard_deviation * math.sqrt(self.groups.n_parts)
         of_count = deviation * math.sqrt(len(self.support) / 12.0)
-        of_group = of_count / sizes * largest
+        of_group = of_count / sizes * max_cost
         errors = (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2))
-        return self.groups.cost_errors(errors, largest)
+        return self.groups.cost_errors(errors, max_cost)
 
     def values(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the counts of records in the groups of these codes, without noise: private."""

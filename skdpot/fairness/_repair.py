@@ -380,13 +380,8 @@ def refuse_types(table: Table, columns: list[Column]) -> None:
     for column in columns:
         if column.kind != NUMERIC:
             refuse_other_labels(table.series(column.position), column.values, column.name)
-        elif table.kind(column.position) == "M":
-            raise TypeError(
-                f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, "
-                "for example to days since a fixed day."
-            )
-        # Kinds of NumPy: text of three forms, durations, complex numbers.
-        elif table.kind(column.position) in "USTmc":
+        # Kinds of NumPy: text of three forms, periods, dates, durations, complex numbers.
+        elif table.kind(column.position) in "USTVMmc":
             raise ValueError(
                 f"column {column.name!r} of X has the type "
                 f"{table.dtype(column.position) or table.X.dtype}, which is not numeric. "

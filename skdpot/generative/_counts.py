@@ -6,7 +6,7 @@ Where pairs of columns are all that there is, a model that has them predicts par
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -19,8 +19,47 @@ from skdpot.releases import SketchReleases
 from skdpot.tables import LOG, NOMINAL, NUMERIC, Column, TableSchema
 
 
+class SumsOfParts:
+    """Takes the place of `SketchReleases` where the records of several owners are added up.
+
+    With no sums given, its runs return the exact ones of an owner. Given those, and a source, they
+    are made with noise. Given the sum of all parts, they are read.
+
+    Attributes
+    ----------
+    made : list of ndarray
+        What runs have returned, in their order.
+    """
+
+    def __init__(
+        self, releases: SketchReleases, n_parts: int, given: np.ndarray | None, noisy: bool
+    ) -> None:
+        self.made: list[np.ndarray] = []
+        self._releases, self._n_parts = releases, n_parts
+        self._given, self._noisy = given, noisy
+
+    def standard_deviation(self, name: str, sensitivity: Callable[..., float]) -> float:
+        """Return that of the noise of all owners together."""
+        return math.sqrt(self._n_parts) * self._releases.standard_deviation(name, sensitivity)
+
+    def run(self, name: str, sums: np.ndarray, sensitivity: Callable[..., float]) -> np.ndarray:
+        """Return the sums of this name, once."""
+        if self._given is not None:
+            sums, self._given = np.split(self._given, [len(sums)])
+        if self._noisy:
+            sums = self._releases.run(name, sums, sensitivity)
+        self.made.append(sums)
+        # Only the sum of all parts is computed with: an error about an owner's own sums would tell
+        # of them before the charge.
+        is_read = self._given is not None and not self._noisy
+        return sums.astype(np.float64) if is_read else np.zeros(len(sums))
+
+
+CountReleases = SketchReleases | SumsOfParts
+
+
 def release_tables(
-    releases: SketchReleases, name: str, counts: Sequence[np.ndarray], whole: int = 1
+    releases: CountReleases, name: str, counts: Sequence[np.ndarray], whole: int = 1
 ) -> list[np.ndarray]:
     """Release tables of counts with noise. A record is in one cell of each table.
 
@@ -37,12 +76,12 @@ def tables_sensitivity(n_tables: int, whole: int = 1, *, signed: bool = False) -
     return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole, signed=signed)
 
 
-def noise_of_tables(releases: SketchReleases, name: str, n_tables: int) -> float:
+def noise_of_tables(releases: CountReleases, name: str, n_tables: int) -> float:
     """Return the standard deviation of the noise of tables of counts."""
     return releases.standard_deviation(name, tables_sensitivity(n_tables))
 
 
-def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
+def noise_of_counts(schema: TableSchema, releases: CountReleases) -> float:
     """Return the standard deviation of the noise of the counts of columns.
 
     Examples
@@ -152,15 +191,15 @@ def cut_cells(
     array([ 0, 10, 13, 16, 20])
     """
     cut_shares = 0.003, 0.01
-    smallest, largest = (share * counts.sum() for share in cut_shares)
+    smallest, most_records = (share * counts.sum() for share in cut_shares)
     noise_to_sampling_error = 0.7
-    precise = min((final_deviation / noise_to_sampling_error) ** 2, largest)
+    precise = min((final_deviation / noise_to_sampling_error) ** 2, most_records)
     # At least one record: without noise, empty cells would be cut as well.
-    least = max(CUT_DEVIATIONS * deviation, smallest, precise, 1.0)
+    min_count = max(CUT_DEVIATIONS * deviation, smallest, precise, 1.0)
     most_parts = 16
     # A part holds about half of that, so that it is seldom cut again.
-    parts = np.clip(np.ceil(2 * counts / least), 2, most_parts).astype(np.int64)
-    parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
+    parts = np.clip(np.ceil(2 * counts / min_count), 2, most_parts).astype(np.int64)
+    parts = np.where(counts > min_count, np.minimum(parts, np.diff(edges)), 1)
     cut = [
         start + (stop - start) * np.arange(n) // n
         for start, stop, n in zip(edges[:-1], edges[1:], parts, strict=True)
@@ -312,27 +351,27 @@ def group_cells(
         elif j == schema.target and starts is not None:
             group = _merged_in_bands(mass, mass.sum() / n_groups, schema.classes_of(starts[j]))
         else:
-            least = mass.sum() / n_groups
+            group_mass = mass.sum() / n_groups
             # Who misses a value is no neighbour of those with the largest ones.
-            apart = bool(schema.columns[j].missing and mass[-1] >= least / 2)
-            group = merge_cells(mass[: len(mass) - apart], least)
+            apart = bool(schema.columns[j].missing and mass[-1] >= group_mass / 2)
+            group = merge_cells(mass[: len(mass) - apart], group_mass)
             group = np.append(group, np.full(int(apart), group.max(initial=-1) + 1))
         groups.append(group)
     return groups
 
 
-def _merged_in_bands(mass, least, bands):
+def _merged_in_bands(mass, min_mass, bands):
     """Return the group of each cell. No group is in two bands."""
     group, first = np.empty(len(mass), dtype=np.int64), 0
     for band in np.unique(bands):
-        merged = merge_cells(mass[bands == band], least)
+        merged = merge_cells(mass[bands == band], min_mass)
         group[bands == band] = first + merged
         first += merged.max() + 1
     return group
 
 
-def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
-    """Return the group of each cell: consecutive cells with a mass of `least` or more.
+def merge_cells(mass: np.ndarray, min_mass: float) -> np.ndarray:
+    """Return the group of each cell: consecutive cells with a mass of `min_mass` or more.
 
     The last group has at least half of that.
 
@@ -346,11 +385,11 @@ def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
     group = np.empty(len(mass), dtype=np.int64)
     current, group_mass = 0, 0.0
     for i, m in enumerate(mass):
-        if group_mass > 0 and (group_mass >= least or m >= least):
+        if group_mass > 0 and (group_mass >= min_mass or m >= min_mass):
             current, group_mass = current + 1, 0.0
         group[i] = current
         group_mass += m
-    if group_mass < least / 2 and current:
+    if group_mass < min_mass / 2 and current:
         group[group == current] = current - 1
     return group
 
@@ -555,7 +594,7 @@ def _nonnegative(precisions, members, weighted, possible):
     Pivoting: entries below 0 are fixed at 0, and entries at 0 with a slope below 0 are freed, all
     at once for some rounds. After these, one entry moves at a time, which makes the method end.
     """
-    free, least, patience = possible.copy(), len(weighted) + 1, _PATIENCE
+    free, fewest_wrong, patience = possible.copy(), len(weighted) + 1, _PATIENCE
     # Slopes of this size are rounding errors of the solution.
     tolerance = 1e-12 * np.abs(weighted).max(initial=0.0)
     for _ in range(_PIVOTS):
@@ -565,8 +604,8 @@ def _nonnegative(precisions, members, weighted, possible):
         wrong = np.flatnonzero(possible & np.where(free, solution < 0, slopes < -tolerance))
         if not len(wrong):
             break
-        patience = _PATIENCE if len(wrong) < least else patience - 1
-        least = min(least, len(wrong))
+        patience = _PATIENCE if len(wrong) < fewest_wrong else patience - 1
+        fewest_wrong = min(fewest_wrong, len(wrong))
         free[wrong if patience > 0 else wrong[-1:]] ^= True
     return np.maximum(solution, 0.0)
 
@@ -678,18 +717,18 @@ def max_scanned(n_columns: int, n_records: float, deviation: float) -> int:
     (7, 4)
     """
     # Larger subsets are many more, and so much noise would hide all of them.
-    largest = _FEWEST
+    max_columns = _FEWEST
     most_deviation = 0.2
     for size in PARITY_SIZES[1 : n_columns - 2]:
         n_tests = count_subsets(n_columns, size)
         too_noisy = deviation * math.sqrt(n_tests) > most_deviation * max(n_records, 1.0)
         if too_noisy or n_tests > MOST_PARITIES:
             break
-        largest = size
-    return largest
+        max_columns = size
+    return max_columns
 
 
-def count_subsets(n_columns: int, largest: int) -> int:
+def count_subsets(n_columns: int, max_columns: int) -> int:
     """Return how many subsets `scanned_subsets` has.
 
     Examples
@@ -698,11 +737,11 @@ def count_subsets(n_columns: int, largest: int) -> int:
     >>> count_subsets(10, 5)
     582
     """
-    sizes = range(_FEWEST, largest + 1)
+    sizes = range(_FEWEST, max_columns + 1)
     return sum(math.comb(n_columns, size) for size in sizes)
 
 
-def scanned_subsets(n_columns: int, largest: int) -> list[np.ndarray]:
+def scanned_subsets(n_columns: int, max_columns: int) -> list[np.ndarray]:
     """Return the subsets of three and more columns, of each size up to the largest.
 
     Examples
@@ -711,7 +750,7 @@ def scanned_subsets(n_columns: int, largest: int) -> list[np.ndarray]:
     >>> [len(subsets) for subsets in scanned_subsets(10, 5)]
     [120, 210, 252]
     """
-    sizes = range(_FEWEST, largest + 1)
+    sizes = range(_FEWEST, max_columns + 1)
     return [np.array(list(combinations(range(n_columns), size))) for size in sizes]
 
 
@@ -835,12 +874,12 @@ def standing_out(
     means = np.clip(common + kept * apart, -1.0, 1.0)
     # The probability that a table without any shows one.
     false_alarm = 0.01
-    least = chi2.isf(false_alarm / len(seen), len(deviations))
+    clear_excess = chi2.isf(false_alarm / len(seen), len(deviations))
     columns = [tuple(subset) for group in subsets for subset in group.tolist()]
     clearest: list[tuple[tuple[int, ...], np.ndarray]] = []
     most_shown = 16
     for i in np.argsort(-excess, kind="stable"):
-        if excess[i] <= least or len(clearest) == most_shown:
+        if excess[i] <= clear_excess or len(clearest) == most_shown:
             break
         if not any(set(smaller) <= set(columns[i]) for smaller, _ in clearest):
             clearest.append((columns[i], means[i]))
@@ -848,7 +887,7 @@ def standing_out(
 
 
 def expected_errors(
-    n_records: int, schema: TableSchema, releases: SketchReleases, *, totals: bool = False
+    n_records: int, schema: TableSchema, releases: CountReleases, *, totals: bool = False
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of estimates from released counts, of columns and of pairs.
 

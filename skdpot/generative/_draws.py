@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
@@ -20,9 +21,12 @@ from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
-    weights: np.ndarray, rows: np.ndarray, rng: np.random.RandomState,
-    sizes: np.ndarray | None = None, strata: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+    weights: np.ndarray,
+    rows: np.ndarray,
+    rng: RandomState,
+    sizes: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> np.ndarray:
     """Return an entry for each record, with a probability proportional to those of its row.
 
     Parameters
@@ -35,8 +39,8 @@ def draw_entries(
         Source of randomness.
     sizes : ndarray of shape (n_strata, n_rows), default=None
         The expected number of records of each row in each stratum: the totals of entries are
-        nearly those of so many, while each record is drawn almost as if it were the only one. With
-        None, records do not depend on each other.
+        nearly those of this many records, while each record is drawn almost as if it were the only
+        one. With None, records do not depend on each other.
     strata : ndarray of shape (n,), default=None
         The stratum of each record; None for one stratum.
 
@@ -95,7 +99,7 @@ def sample_units(
     model: Mapping[str, np.ndarray],
     schema: TableSchema,
     n_samples: int,
-    rng: np.random.RandomState,
+    rng: RandomState,
     given: Mapping[Any, Any] | None = None,
     labels: np.ndarray | None = None,
     *,
@@ -161,10 +165,9 @@ def sample_units(
         classes = [np.arange(*interval) for interval in conditions[schema.target]]
         prior = prior * np.isin(model["classes"], np.concatenate(classes))
     posterior = prior.copy()
-    allowed: dict[int, np.ndarray] = {}
+    allowed = {j: _allowed_shares(*ends, conditions.get(j)) for j, ends in cell_ends.items()}
     held: dict[int, np.ndarray] = {}
     for j in conditions.keys() & columns.keys():
-        allowed[j] = _allowed_shares(*cell_ends[j], conditions[j])
         held[j] = model["cells"][:, columns[j]] @ allowed[j]
         # A value that no component has, as in an empty tail, does not change the posterior.
         held[j] = held[j] if held[j].any() else np.ones(len(prior))
@@ -173,7 +176,7 @@ def sample_units(
     factors = _factors.factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
     n_candidates, most_rows = 1, 2_000_000
-    if any(features[c] in allowed for c in factors):
+    if any(features[c] in conditions for c in factors):
         n_candidates = min(max(most_rows // max(n_samples, 1), 2), 16)
     n_rows = n_samples * n_candidates
     labels = labels if labels is None else np.repeat(labels, n_candidates)
@@ -213,19 +216,22 @@ def sample_units(
             within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
             shares = shares_of_rows(within)
             own = _factors.group_sums(cells, fine[c])
-            of_groups = shares @ allowed.get(j, np.ones(len(fine[c])))
             rows, kept = _factors.draw_codes(
-                own, components, factors[c], codes, rng, of_groups, sizes=sizes
+                own, components, factors[c], codes, rng, shares @ allowed[j], sizes=sizes
             )
-            if j in allowed:
+            if j in held:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-9)
             codes[c], cells = rows, shares
             weights = within.sum(axis=1)
             of_rows = None if sizes is None else sizes @ own
+        starts, stops = cell_ends[j]
+        # A row without any allowed cell gets all allowed units with equal probability.
+        of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
+        chosen = draw_entries(of_cells, rows, rng, of_rows, codes[-1])
+        density = (weights @ cells) / (stops - starts)
         units[order, j] = draw_column(
-            schema.columns[j], cell_ends[j], cells, weights, rows, rng, conditions.get(j),
-            of_rows, codes[-1],
-        )  # fmt: skip
+            schema.columns[j], starts, stops, density, chosen, rng, conditions.get(j)
+        )
         if factors and c not in factors:
             codes[c] = fine[c][np.searchsorted(cell_ends[j][1], units[order, j], side="right")]
     if n_candidates == 1:
@@ -234,27 +240,23 @@ def sample_units(
     return units[np.arange(n_samples) * n_candidates + chosen]
 
 
-def draw_column(column, ends, cells, weights, rows, rng, intervals=None, sizes=None, strata=None):
-    """Return a unit of a column for each record.
+def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
+    """Return a unit of a column for each record, within the cell that was chosen for it.
 
     Parameters
     ----------
     column : Column
         Its declaration.
-    ends : tuple of two ndarray of shape (n_cells,)
+    starts, stops : ndarray of shape (n_cells,)
         The first units of cells, and the ends of cells.
-    cells : ndarray of shape (n_rows, n_cells)
-        Distributions over cells.
-    weights : ndarray of shape (n_rows,)
-        The frequency of each distribution.
-    rows : ndarray of shape (n,)
-        The distribution of each record.
+    density : ndarray of shape (n_cells,)
+        The share of all records of a cell, over its width.
+    chosen : ndarray of shape (n,)
+        The cell of each record.
     rng : RandomState
         Source of randomness.
     intervals : list of (int, int), default=None
         The allowed units; None for all.
-    sizes, strata : ndarray, default=None
-        As of `draw_entries`.
 
     Returns
     -------
@@ -267,23 +269,18 @@ def draw_column(column, ends, cells, weights, rows, rng, intervals=None, sizes=N
     >>> from skdpot.generative._draws import draw_column
     >>> from skdpot.tables import read_schema
     >>> column = read_schema({"age": range(10)}).columns[0]
-    >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
-    >>> rows, rng = np.array([0, 0, 1]), np.random.RandomState(0)
-    >>> draw_column(column, ends, cells, np.ones(2), rows, rng, [(8, 10)])
-    array([9, 9, 9])
+    >>> cells, rng = (np.array([0, 9]), np.array([9, 10])), np.random.RandomState(0)
+    >>> draw_column(column, *cells, np.array([0.0, 1.0]), np.array([1, 0, 1]), rng, [(8, 10)])
+    array([9, 8, 9])
     """
-    starts, stops = ends
-    allowed = _allowed_shares(starts, stops, intervals)
-    # A row without any allowed cell gets all allowed units with equal probability.
-    entry_weights = _with_fallback(cells * allowed, allowed * (stops - starts))
-    chosen = draw_entries(entry_weights, rows, rng, sizes, strata)
-    heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
-    uniforms = rng.uniform(size=len(chosen))
-    units = draw_units(starts[chosen], stops[chosen], intervals, uniforms)
-    return units if intervals is not None else np.where(heaps < 0, units, heaps)
+    units = draw_units(starts[chosen], stops[chosen], intervals, rng.uniform(size=len(chosen)))
+    if intervals is not None:
+        return units
+    heaps = _heaps(column, starts, stops, density)[chosen]
+    return np.where(heaps < 0, units, heaps)
 
 
-def _heaps(column, starts, stops, shares):
+def _heaps(column, starts, stops, density):
     """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
 
     Where people write round numbers, cells are cut until each round number is in a narrow cell of
@@ -293,7 +290,6 @@ def _heaps(column, starts, stops, shares):
     # Integers are round numbers themselves.
     if column.kind != NUMERIC or column.integer:
         return units
-    density = shares / (stops - starts)
     nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
     # A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours
     # by this one.
@@ -372,17 +368,19 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
-    def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
+    def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.
 
         Each column has four arrays: where the units of cells start, where they stop, their shares
-        of all records, and groups of consecutive cells with a share of about `least` or more.
+        of all records, and groups of consecutive cells with a share of about `min_share` or more.
         """
         model = self.model
         shares = model["weights"] @ model["cells"]
         ends = np.cumsum(model["n_cells"])[:-1]
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
-        return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
+        return [
+            (*part, merge_cells(part[-1], min_share)) for part in zip(*column_parts, strict=True)
+        ]
 
     def tied_columns(self, closest: float) -> list[int]:
         """Return the places of columns that depend on an earlier one by more than this.
@@ -410,15 +408,17 @@ class ReleasedTable:
                 found.add(b)
         return sorted(found)
 
-    def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
+    def units_of(self, codes: np.ndarray, rng: RandomState) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""
         return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
 
-    def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
+    def sample(
+        self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any = None
+    ) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
         return self._sample(n_samples, y, given, rng, evenly=True)
 
-    def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
+    def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
         codes = None if y is None else _records.wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count("n_samples", n_samples) if codes is None else len(codes)
@@ -443,7 +443,7 @@ class ReleasedTable:
         return {one.name: _records.computed_values(one, frame[one.name]) for one in computed}
 
     def _labels(self, plain: Sequence[np.ndarray]) -> Any:
-        """Return the target of rows, where it is no column of tables."""
+        """Return the target of rows, where it is not a column of tables."""
         schema = self.space.schema
         if schema.target is None or not self.space.apart:
             return None
@@ -451,7 +451,7 @@ class ReleasedTable:
             return self.classes[plain[schema.target]]
         return schema.columns[schema.target].presented(plain[schema.target])
 
-    def sample_users(self, n_users: Any, rng: Any) -> Any:
+    def sample_users(self, n_users: Any, rng: RandomState) -> Any:
         """Return the rows of this many people, with a column of their person."""
         if self.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
@@ -463,7 +463,7 @@ class ReleasedTable:
         return (table, *labels) if labels else table
 
     def score(
-        self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
+        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any = None
     ) -> float:
         """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
@@ -471,12 +471,12 @@ class ReleasedTable:
         units = units[rng.permutation(len(units))[: _records.SCORED_ROWS]]
         # Rows are drawn for the labels of the given ones: shares of classes do not count.
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
-        samples = self._rows(len(units), rng, None, labels)[0]
+        samples = self._rows(len(units), rng, None, labels, evenly=False)[0]
         points, sampled = (_table_points(rows, schema) for rows in (units, samples))
         return -_records.sinkhorn_divergence(sampled, points, reg=reg)
 
     def _rows(
-        self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
+        self, n_samples: int, rng: RandomState, given: Any, codes: np.ndarray | None, evenly: bool
     ) -> list[np.ndarray]:
         """Return records under conditions that keep all rules: units, and each column's numbers."""
         space, schema = self.space, self.space.schema
@@ -484,7 +484,7 @@ class ReleasedTable:
         # A label beside the table is the last column, and has no place within a unit.
         n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
 
-        def draw(n: int, labels: Any) -> list[np.ndarray]:
+        def draw(n: int, labels: np.ndarray | None) -> list[np.ndarray]:
             units = sample_units(self.model, schema, n, rng, conditions, labels, evenly=evenly)
             uniforms = np.zeros(units.shape)
             uniforms[:, :n_drawn] = rng.uniform(size=(n, n_drawn))

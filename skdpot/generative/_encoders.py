@@ -295,8 +295,8 @@ class CosineEncoder(Encoder):
 
     def _place(self, ground: float) -> None:
         self.ground = ground
-        largest = math.sqrt(math.prod(self._shape)) * max(ground, 1 - ground)
-        self.max_norm = largest * self._transform.growth
+        max_norm = math.sqrt(math.prod(self._shape)) * max(ground, 1 - ground)
+        self.max_norm = max_norm * self._transform.growth
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         # Integers, so that a code depends on no other record in a product of matrices.
@@ -383,11 +383,11 @@ class CosineEncoder(Encoder):
         # Mean squares of the coefficients of images with edges fall off by this power of the
         # frequency. Noise leaves enough of frequencies between these parts of the highest kept one
         # to estimate their size.
-        fall = 3
-        levels = np.mean(kept_squares[:, is_known] * kept_frequencies[is_known] ** fall, axis=1)
+        decay = 3
+        levels = np.mean(kept_squares[:, is_known] * kept_frequencies[is_known] ** decay, axis=1)
         expected = np.zeros((channels, height, width))
         fine = frequencies >= last
-        expected[:, fine] = levels[:, None] / frequencies[fine] ** fall
+        expected[:, fine] = levels[:, None] / frequencies[fine] ** decay
         expected[:, :n_rows, :n_columns] -= kept_squares
         return np.sqrt(np.maximum(expected, 0))
 
@@ -491,8 +491,8 @@ class PoseEncoder(Encoder):
             raise ValueError(f'encoder="pose" is for images of one channel, got {n}: use "dct".')
         # Moments of this many pixels, times the square of the longer side, are integers below
         # 2**53.
-        largest = 2**36
-        if height * width * max(height, width) ** 2 > largest:
+        max_work = 2**36
+        if height * width * max(height, width) ** 2 > max_work:
             raise ValueError(
                 f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
             )
@@ -504,8 +504,8 @@ class PoseEncoder(Encoder):
         weights_of_size = 28
         size = math.sqrt(height * width) / weights_of_size
         self._weights = _WEIGHTS * [1, 1, size, size, size]
-        least, most = self._bounds()
-        pose = np.maximum(np.abs(least), np.abs(most)) * self._weights
+        lowest, highest = self._bounds()
+        pose = np.maximum(np.abs(lowest), np.abs(highest)) * self._weights
         pixels = math.sqrt(height * width) * self._transform.growth
         self.max_norm = math.hypot(pixels, *pose) * (1 + _images.PIXEL)
 
@@ -565,9 +565,9 @@ class PoseEncoder(Encoder):
         # A pose is moved into these bounds: a move in parts of the sides, factors of the template's
         # standard deviations (so a thin stroke stays thin), and pixels to the side per pixel down.
         move = 6 / 28
-        least = [-move * height, -move * width, math.log(0.6), math.log(0.4), -_SLANT]
-        most = [move * height, move * width, math.log(1.5), math.log(1.5), _SLANT]
-        return np.array(least), np.array(most)
+        lowest = [-move * height, -move * width, math.log(0.6), math.log(0.4), -_SLANT]
+        highest = [move * height, move * width, math.log(1.5), math.log(1.5), _SLANT]
+        return np.array(lowest), np.array(highest)
 
     def _poses(self, units: np.ndarray) -> np.ndarray:
         """Return moves down and across, logarithms of two scales, and slants, within bounds.

@@ -8,10 +8,9 @@ Only releases are fitted: nothing here is private, and nothing costs budget.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -30,7 +29,7 @@ _CLASS = -1
 
 
 def clear_errors(n_pairs: int) -> float:
-    """Return by how many deviations of their noise signs of so many pairs are clear of it."""
+    """Return the number of deviations beyond which signs of this many pairs are clear of noise."""
     false_alarms = 0.05
     return float(ndtri(1 - false_alarms / n_pairs))
 
@@ -57,9 +56,9 @@ def clear_strengths(signs: np.ndarray, deviation: float, upper: np.ndarray) -> n
     means, min_spread = 1 - 2 * upper, 1e-3
     spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=1)
     correlations = np.abs(signs - means.prod(axis=1)) / spreads
-    # What a mixture loses, and noise of so many pairs does not explain.
-    least, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
-    return np.where(correlations > np.maximum(least, clear), correlations, 0.0)
+    # What a mixture loses, and noise of this many pairs does not explain.
+    min_correlation, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
+    return np.where(correlations > np.maximum(min_correlation, clear), correlations, 0.0)
 
 
 def choose_pairs(strengths: np.ndarray, n_columns: int) -> list[tuple[int, int]]:
@@ -101,8 +100,8 @@ def coarse_dependence(
     noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
     by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
     distance = np.abs(counts.sum(axis=2) - expected).sum()
-    left, least = float(distance - by_chance) / 2 / n_records, 0.1
-    return left if left > least else 0.0
+    left, min_distance = float(distance - by_chance) / 2 / n_records, 0.1
+    return left if left > min_distance else 0.0
 
 
 def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -192,9 +191,15 @@ def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> 
 
 
 def pair_target(
-    counts: np.ndarray, deviation: float, n_records: float, margins: Sequence[np.ndarray],
-    coarse: Sequence[np.ndarray], *, ordered: bool,
-) -> np.ndarray:  # fmt: skip
+    counts: np.ndarray,
+    deviation: float,
+    n_records: float,
+    margins: Sequence[np.ndarray],
+    coarse: Sequence[np.ndarray],
+    *,
+    ordered: bool,
+    missing: tuple[int, int] | None = None,
+) -> np.ndarray:
     """Return the shares of a pair in fine groups, by released counts of coarse ones.
 
     Parameters
@@ -210,6 +215,9 @@ def pair_target(
     ordered : bool
         Whether both columns have an order: a normal copula is the first guess. Otherwise it is
         independence. What noise and chance do not explain of the difference is added.
+    missing : tuple of int, default=None
+        The groups that have missing values alone, if both columns have one: where noise explains
+        that some records miss only one of the columns, none does.
     """
     rows, columns = margins
     observed, fine = counts / n_records, np.outer(rows, columns)
@@ -225,6 +233,14 @@ def pair_target(
     spreads = max(excess, 0.0) * guess
     likely = guess + differences * spreads / (spreads + noise)
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
+    if missing is not None:
+        (row, column), clear = missing, 3.0 * deviation / n_records
+        shares, both = np.array([parts[0][row], parts[1][column]]), likely[row, column]
+        alone = shares - observed[row, column]
+        kept = alone > np.minimum(shares * (1 - shares[::-1]) / 2, clear)
+        likely[row] *= kept[0]
+        likely[:, column] *= kept[1]
+        likely[row, column] = both
     ratios = likely / np.maximum(guess, _TINY)
     # No pair is impossible.
     even = 1e-4
@@ -277,7 +293,7 @@ def fit_factors(
     fine = [fine_groups(*part) for part in zip(shares, parts, strict=True)]
     margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
     coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
-    targets = _pair_targets(released, schema, margins, coarse)
+    targets = _pair_targets(released, schema, margins, groups, coarse)
     fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
     signs = np.array([1 - 2 * (h @ margin) for h, margin in zip(fine_halves, margins, strict=True)])
     pair_signs = np.outer(signs, signs)
@@ -293,8 +309,8 @@ def fit_factors(
         strengths[a] += _dependence(target, margins[a], margins[b])
     order = np.argsort(-strengths, kind="stable").tolist()
     # Noise of this sample is smaller than that of releases. Large tables need more rows.
-    largest = max((target.size for target in targets.values()), default=0)
-    n_rows, rng = int(np.clip(largest, 2**13, 2**15)), np.random.RandomState(0)
+    max_size = max((target.size for target in targets.values()), default=0)
+    n_rows, rng = int(np.clip(max_size, 2**13, 2**15)), np.random.RandomState(0)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
@@ -324,10 +340,13 @@ def fit_factors(
         factors += [factor.ravel() for factor in found.values()]
         codes[c], _ = draw_codes(own, rows, found, codes, rng, sizes=n_rows * is_of_class * weights)
     return {
-        "order": np.array(order), "fine": np.concatenate(fine), "halves": np.concatenate(halves),
+        "order": np.array(order),
+        "fine": np.concatenate(fine),
+        "halves": np.concatenate(halves),
         "parities": np.array(parities, dtype=bool).reshape(-1, len(cells)),
-        "edges": np.array(edges), "factors": np.concatenate(factors),
-    }  # fmt: skip
+        "edges": np.array(edges),
+        "factors": np.concatenate(factors),
+    }
 
 
 def _dependence(target, rows, columns):
@@ -342,27 +361,35 @@ def halves_of_cells(released: Mapping[str, np.ndarray], ends: np.ndarray) -> lis
     return [half[group] for half, group in zip(of_groups, groups, strict=True)]
 
 
-def _pair_targets(released, schema, margins, coarse):
+def _pair_targets(released, schema, margins, groups, coarse):
     """Return the shares of each strong pair, in both orders of its columns."""
-    targets, stop = {}, 0
+    targets, stop, n_records = {}, 0, max(_counts.released_size(released), 1.0)
     is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
+    # Where a group has missing values alone.
+    missed = [
+        int(group[-1]) if schema.columns[j].missing and (group == group[-1]).sum() == 1 else None
+        for j, group in zip(schema.features, groups, strict=True)
+    ]
     for a, b in released.get("strong_pairs", np.empty((0, 2), dtype=np.int64)).tolist():
         shape = coarse[a].max() + 1, coarse[b].max() + 1
         start, stop = stop, stop + shape[0] * shape[1]
-        target = pair_target(
-            released["strong_counts"][start:stop].reshape(shape),
-            float(released["strong_deviation"][0]), max(_counts.released_size(released), 1.0),
-            [margins[a], margins[b]], [coarse[a], coarse[b]],
-            ordered=not (is_nominal[a] or is_nominal[b]),
-        )  # fmt: skip
-        targets[a, b], targets[b, a] = target, target.T
+        counts = released["strong_counts"][start:stop].reshape(shape)
+        deviation = float(released["strong_deviation"][0])
+        parts = [margins[a], margins[b]], [coarse[a], coarse[b]]
+        ordered = not (is_nominal[a] or is_nominal[b])
+        missing = None if None in (missed[a], missed[b]) else (missed[a], missed[b])
+        shares = pair_target(counts, deviation, n_records, *parts, ordered=ordered, missing=missing)
+        targets[a, b], targets[b, a] = shares, shares.T
     return targets
 
 
 def outstanding_parities(
-    released: Mapping[str, np.ndarray], model: Mapping[str, np.ndarray], n_classes: int,
-    halves: Sequence[np.ndarray], explained: Callable[[Any], np.ndarray],
-) -> list[tuple[tuple[int, ...], np.ndarray]]:  # fmt: skip
+    released: Mapping[str, np.ndarray],
+    model: Mapping[str, np.ndarray],
+    n_classes: int,
+    halves: Sequence[np.ndarray],
+    explained: Callable[[Sequence[np.ndarray]], np.ndarray],
+) -> list[tuple[tuple[int, ...], np.ndarray]]:
     """Return the parities that a model lacks, as columns and the mean in each class.
 
     Nor does it have strong pairs, whose parities are not lacking where these are `explained`.
@@ -422,7 +449,9 @@ def explained_by_pairs(
     return np.concatenate(found)
 
 
-def parity_codes(columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence) -> np.ndarray:
+def parity_codes(
+    columns: Iterable[int], codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
+) -> np.ndarray:
     """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
     odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
     return 2 * codes[_CLASS] + odd
@@ -474,9 +503,12 @@ def _fitted_factors(joint, wanted, codes):
 
 
 def even_totals(
-    drawn: np.ndarray, strata: np.ndarray, expected: np.ndarray,
-    weights_of: Callable[[np.ndarray], np.ndarray], rng: np.random.RandomState,
-) -> None:  # fmt: skip
+    drawn: np.ndarray,
+    strata: np.ndarray,
+    expected: np.ndarray,
+    weights_of: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.RandomState,
+) -> None:
     """Draw some entries again, in place, until their totals are nearly the expected ones.
 
     Records of entries with too many are drawn again among their own entry and those with too few.
@@ -506,10 +538,14 @@ def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
 
 
 def draw_codes(
-    own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
-    codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0, *,
+    own: np.ndarray,
+    components: np.ndarray,
+    factors: Mapping[int, np.ndarray],
+    codes: Mapping[int, np.ndarray],
+    rng: np.random.RandomState,
+    allowed: np.ndarray | float = 1.0,
     sizes: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the fine group of a column in each row, given those of its parents.
 
     `allowed` is the share of each group that conditions allow. The second array has the probability
@@ -518,7 +554,7 @@ def draw_codes(
     factors are fitted so as to keep them.
     """
 
-    def weights_of(rows: Any) -> np.ndarray:
+    def weights_of(rows: np.ndarray | slice) -> np.ndarray:
         joint = own[components[rows]]
         for a, factor in factors.items():
             joint *= factor[codes[a][rows]]

@@ -70,7 +70,7 @@ def save_generator(path: str | os.PathLike[str], generator: Any) -> None:
 
 
 def load_generator(
-    kind: Any, path: str | os.PathLike[str], *, network: Any, container: Any = None, **given: Any
+    kind: type, path: str | os.PathLike[str], *, network: Any, container: Any = None, **given: Any
 ) -> Any:
     """Return the generator of a file; `network`, and `given` parameters, are in no file."""
     header, arrays = read_generator(path)
@@ -82,7 +82,7 @@ def load_generator(
         raise ValueError(f"the file does not hold a whole generator: {what}.") from error
 
 
-def _restored(kind: Any, content: dict, network: Any, container: Any, given: Mapping) -> Any:
+def _restored(kind: type, content: dict, network: Any, container: Any, given: Mapping) -> Any:
     """Return a generator of this class with the content of a file, or raise."""
     # The two generators have other parameters, so one is no file of the other.
     if content["class"] != kind.__name__:
@@ -161,10 +161,10 @@ def _restored_records(content: dict, network: Any) -> tuple[FittedRecords, dict[
     return FittedRecords(space, sketch, trained), parameters
 
 
-def _encoded(value: Any, place: str, arrays: dict[str, Any]) -> Any:
+def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     """Return a value as JSON, and put its arrays beside it, named by their places."""
 
-    def inner(part: Any, name: Any) -> Any:
+    def inner(part: Any, name: str | int) -> Any:
         return _encoded(part, f"{place}.{name}" if place else str(name), arrays)
 
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OU":
@@ -207,7 +207,7 @@ def _decoded(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return known[name](**parts)
 
 
-def _known() -> dict[str, Any]:
+def _known() -> dict[str, type]:
     """Return the classes that a file may name: all are made of public or released values."""
     fitted = FittedRecords, RecordSpace, ReleasedVectors, Mixture, TrainedNetwork
     of_tables = ReleasedTable, TableSpace, PrivacyGuarantee
@@ -288,8 +288,8 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     # zipfile and NumPy may raise nearly any exception for damaged data.
     except Exception as error:
         raise ValueError(
-            f"{where} is damaged, or not a file of a generator: {error}. Give a file that its "
-            "method save has written."
+            f"{where} is damaged, or not a file of a generator. Give a file that its method save "
+            "has written."
         ) from error
     # In version 0.1 the header was an array.
     if content == {} and "header" in members:

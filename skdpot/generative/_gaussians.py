@@ -129,8 +129,8 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
     matrix = vectors @ (np.diag(values) + shares * deviations) @ vectors.T
     # The nearest positive definite matrix to this symmetric one.
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    least = max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE)
-    return (vectors * np.maximum(values, least)) @ vectors.T
+    min_variance = max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE)
+    return (vectors * np.maximum(values, min_variance)) @ vectors.T
 
 
 def square_roots(covariances: np.ndarray) -> np.ndarray:

@@ -459,10 +459,9 @@ class DPSinkhornGenerator(BaseGenerator):
         # A network that learns afterwards has random numbers of its own, for_user(1).
         source = make_source(self.random_state).for_user(0)
         budget = _records.sketch_budget(self.epsilon, self.delta, relation)
-        space: Any = records.space
         training = None if self.network is None else training_of(self.network)
-        release = model._plan(space, budget, training, self._bar)
-        unit = "record" if getattr(space, "user", None) is None else "user"
+        release = model._plan(records.space, budget, training, self._bar)
+        unit = "record" if getattr(records.space, "user", None) is None else "user"
         return ReleasePlan(
             release,
             release.event,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from skdpot.generative._gaussians import ReleasedVectors
 from skdpot.privacy.noise import make_source
 
 
-def load_engine() -> Any:
+def load_engine() -> ModuleType:
     """Return the module that trains networks, or raise where PyTorch is missing.
 
     Returns

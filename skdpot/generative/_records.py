@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from skdpot import tables
 from skdpot._base import count_columns, validate_private_data
-from skdpot.generative._counts import merge_cells, release_tables, tables_sensitivity
+from skdpot.generative._counts import CountReleases, merge_cells, release_tables, tables_sensitivity
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
@@ -28,7 +29,7 @@ from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.checks import check_count, redact_errors, to_display
 from skdpot.privacy.noise import LARGEST_SCALE
-from skdpot.releases import ReleaseSeries, SketchReleases
+from skdpot.releases import ReleaseSeries
 from skdpot.transport.sinkhorn import entropic_transport
 
 # The share of a release, in proportion to others, and its sensitivity.
@@ -133,16 +134,16 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
     >>> releases = {"counts": (1.0, cell_count_sensitivity)}
     >>> check_noise(sketch_budget(1.0, 1e-5, "add_remove"), releases)
     """
-    largest = math.inf
+    max_multiplier = math.inf
     for releases in alternatives:
         total = math.fsum(share for share, _ in releases.values())
         for share, sensitivity in releases.values():
             # One percent is left for the rounding of scales: a refusal after the charge would be
             # too late.
             scale = LARGEST_SCALE / 1.01 / sensitivity(relation=plan.neighbouring)
-            largest = min(largest, scale * math.sqrt(share / total))
-    if plan.noise_multiplier > largest:
-        smallest = epsilon_of(largest, plan.delta) * 1.01
+            max_multiplier = min(max_multiplier, scale * math.sqrt(share / total))
+    if plan.noise_multiplier > max_multiplier:
+        smallest = epsilon_of(max_multiplier, plan.delta) * 1.01
         if not smallest < LARGEST_EPSILON:
             raise ValueError("a part of the budget is too small: its noise would have no bounds.")
         raise ValueError(
@@ -224,7 +225,7 @@ class PrivateRecords:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: np.ndarray | slice) -> np.ndarray:
         # Numbers outside of [-1, 1] are moved there, and NaN to 0.
         low, high = self.space.box
         scaled = np.clip(2 * ((self.values[rows] - low) / (high - low)) - 1, -1, 1)
@@ -383,7 +384,7 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     return np.repeat(codes, counts)
 
 
-def stream_of(random_state: Any) -> np.random.RandomState:
+def stream_of(random_state: Any) -> RandomState:
     """Return the source of samples: random numbers that no other use of the same seed meets.
 
     Even draws deal rows out in a random order. With the numbers of the seed itself, a later
@@ -399,7 +400,7 @@ def stream_of(random_state: Any) -> np.random.RandomState:
     # A seed sequence hashes the tag with numbers that the seed gives.
     numbers = check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32)
     hashed = np.random.SeedSequence([tag, *numbers.tolist()])
-    return np.random.RandomState(np.random.MT19937(hashed))
+    return RandomState(np.random.MT19937(hashed))
 
 
 # If there are more, a score is computed from this number of them.
@@ -458,7 +459,7 @@ class FittedRecords:
         """Return how many records there are, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
 
-    def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any) -> Any:
+    def sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any) -> Any:
         """Return records, with their labels if there are any."""
         if given is not None:
             raise ValueError("given is for tables, with a schema; use y for labels.")
@@ -476,7 +477,9 @@ class FittedRecords:
         X = self.space.records(rows)
         return X if self.classes is None else (X, self.classes[codes])
 
-    def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any) -> float:
+    def score(
+        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any
+    ) -> float:
         """Return minus how far generated records are from given ones."""
         given = read_points(estimator, X, y, reset=False, space=self.space)
         kept = rng.permutation(len(given))[:SCORED_ROWS]
@@ -484,7 +487,9 @@ class FittedRecords:
         rows = self._rows(len(kept), codes, rng, device)
         return -sinkhorn_divergence(rows, points, codes, codes, reg=reg)
 
-    def _rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
+    def _rows(
+        self, n_rows: int, codes: np.ndarray | None, rng: RandomState, device: Any
+    ) -> np.ndarray:
         """Return generated rows, from -1 to 1."""
         if self.network is not None:
             return self.network.rows(n_rows, codes, rng, device)
@@ -517,7 +522,7 @@ def weigh_rows(persons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (LARGEST_WEIGHT // sizes)[person], sizes
 
 
-def release_sizes(sizes: np.ndarray, releases: SketchReleases) -> np.ndarray:
+def release_sizes(sizes: np.ndarray, releases: CountReleases) -> np.ndarray:
     """Release how many people have each number of rows, in cells; a person is in one of them.
 
     Counts are 0 beyond the last cell that is clear of noise: otherwise noise alone would make
@@ -535,7 +540,7 @@ def release_sizes(sizes: np.ndarray, releases: SketchReleases) -> np.ndarray:
     return np.where(np.arange(len(counts)) > last, 0.0, counts)
 
 
-def draw_sizes(statistics: Mapping[str, np.ndarray], n_users: int, rng: Any) -> np.ndarray:
+def draw_sizes(statistics: Mapping[str, np.ndarray], n_users: int, rng: RandomState) -> np.ndarray:
     """Return the numbers of rows of this many people, from released counts."""
     counts = np.maximum(statistics["sizes"], 0.0)
     shares = counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts))
@@ -639,7 +644,7 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     """Raise unless rules can be evaluated on rows of a declaration: public, as all of this is."""
     if rules:
         # Made-up rows of declared values: a rule that fails must fail before the charge.
-        rng = np.random.RandomState(0)
+        rng = RandomState(0)
         units = [rng.randint(0, column.n_units, 64, dtype=np.int64) for column in schema.columns]
         uniforms = rng.uniform(size=(64, len(units)))
         rules.kept(frame_of(schema, schema.plain_values(np.column_stack(units), uniforms)), schema)
@@ -665,7 +670,7 @@ def draw_rows(
     kept: Callable[[list[np.ndarray]], np.ndarray],
     n_rows: int,
     labels: np.ndarray | None,
-    rng: np.random.RandomState,
+    rng: RandomState,
 ) -> list[np.ndarray]:
     """Return rows that keep all rules, and have the model's shares of single columns; or raise.
 
@@ -818,7 +823,7 @@ class TableSpace:
     container : str
         The container of tables.
     apart : bool
-        Whether the target is no column of tables, and goes beside them.
+        Whether the target is not a column of tables, and goes beside them.
     named : bool, default=False
         Whether a target that goes beside tables is declared in their schema.
     user : str, default=None

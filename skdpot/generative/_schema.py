@@ -32,9 +32,14 @@ CLEAR_DEVIATIONS = 5.0
 _INTEGERS = {"bounds": [-(2**51), 2**51], "integer": True}
 _LABELS = {"categories": [OTHER], "other": OTHER}
 _DECLARED: dict[str, dict] = {
-    "b": {"categories": [False, True]}, "i": _INTEGERS, "u": _INTEGERS, "U": _LABELS, "O": _LABELS,
-    "f": {"bounds": [-(2.0**51), 2.0**51]}, "M": {"bounds": ["0001-01-01", "9999-12-31"]},
-}  # fmt: skip
+    "b": {"categories": [False, True]},
+    "i": _INTEGERS,
+    "u": _INTEGERS,
+    "U": _LABELS,
+    "O": _LABELS,
+    "f": {"bounds": [-(2.0**51), 2.0**51]},
+    "M": {"bounds": ["0001-01-01", "9999-12-31"]},
+}
 
 
 def is_auto(estimator: Any) -> bool:
@@ -59,7 +64,7 @@ def open_space(estimator: Any, X: Any) -> TableSpace:
             raise ValueError(
                 "schema='auto' reads what columns may hold from their types: pass a data frame "
                 "(X[:0] to a preview) with numbers, truth values, dates and text, or an array of "
-                "numbers. Durations become numbers before."
+                "numbers. Durations become numbers before, and periods dates."
             )
         is_full = kind in "biu" and (dtype is None or isinstance(dtype, np.dtype))
         declared[name] = _DECLARED[kind] | {"missing": not is_full}
@@ -165,7 +170,4 @@ def _numeric(column: Column, found: np.ndarray, in_cells: np.ndarray, is_whole: 
     if is_whole:
         # An end is the first number of the next cell.
         low, high = math.ceil(low), max(math.ceil(high) - 1, math.ceil(low) + 1)
-    return Column(
-        column.name, NUMERIC, column.missing, low=low, high=high, integer=is_whole,
-        scale=scale, unit=column.unit,
-    )  # fmt: skip
+    return Column(column.name, NUMERIC, column.missing, low, high, is_whole, scale, column.unit)

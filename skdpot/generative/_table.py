@@ -16,19 +16,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
-from skdpot.generative import _counts, _records, _schema
-from skdpot.generative._counts import LEAST_NOISE, cut_cells, expected_errors, noise_of_counts
+from skdpot.generative import _counts, _factors, _records, _schema
+from skdpot.generative._counts import LEAST_NOISE, CountReleases, SumsOfParts
 from skdpot.generative._draws import ReleasedTable
-from skdpot.generative._factors import (
-    choose_pairs,
-    clear_errors,
-    clear_strengths,
-    coarse_dependence,
-)
 from skdpot.generative._mixture import fit_table
+from skdpot.generative._network import NetworkTraining
 from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
+from skdpot.privacy.noise import NoiseSource
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases, label_threshold
 from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, person_codes, refuse_other_rows
@@ -73,9 +69,8 @@ class TableSketch(BaseEstimator):
         validate_parameters(self)
 
     def _read(
-        self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool,
-        groups: Any = None,
-    ) -> PrivateRecords:  # fmt: skip
+        self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool, groups: Any = None
+    ) -> PrivateRecords:
         """Return a private table, or raise; with `groups`, that of their people."""
         if _schema.is_auto(estimator):
             return _schema.read_open(estimator, X, y, reset=reset)
@@ -106,9 +101,12 @@ class TableSketch(BaseEstimator):
         return PrivateRecords(space, np.empty((0, 0)), 0)
 
     def _plan(
-        self, space: TableSpace, budget: SketchBudget, training: Any,
+        self,
+        space: TableSpace,
+        budget: SketchBudget,
+        training: NetworkTraining | None,
         progress: Callable[..., Any],
-    ) -> Any:  # fmt: skip
+    ) -> "TableReleases | SchemaReleases":
         """Return the release, or raise; no record is looked at."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
@@ -159,12 +157,14 @@ class TableReleases(SketchSeries):
             shown = math.hypot(by_noise, math.sqrt(n_columns / class_size)) / 2
             return (ExpectedError(quantity, shown, most_of_map),)
         totals = self._options["totals"]
-        return expected_errors(n_records, self.space.schema, self._of_parts(), totals=totals)
+        return _counts.expected_errors(
+            n_records, self.space.schema, self._of_parts(), totals=totals
+        )
 
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return noise_of_counts(self.space.schema, self._of_parts())
+        return _counts.noise_of_counts(self.space.schema, self._of_parts())
 
     def for_parts(self, n_parts: int, columns: Any) -> "TableReleases":
         """Return what each of several owners releases, or raise."""
@@ -177,20 +177,20 @@ class TableReleases(SketchSeries):
         container = "pandas" if hasattr(columns, "columns") else "array"
         return replace(self, n_parts=n_parts, space=replace(self.space, container=container))
 
-    def values(self, records: Any) -> np.ndarray:
+    def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
         sums = self._of_parts()
         release_marginals(records.values, self.space.schema, sums, **self._options)
         return np.concatenate(sums.made)
 
-    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+    def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         # The order and the sizes of runs are public, and so is the split of the sums among them.
         sums = self._of_parts(values, source)
         release_marginals(self._no_points, self.space.schema, sums, **self._options)
         return np.concatenate(sums.made)
 
-    def read(self, total: np.ndarray) -> "ReleasedTable":
+    def read(self, total: np.ndarray) -> ReleasedTable:
         """Return what is fitted to the sum of all parts."""
         sums = self._of_parts(total)
         released = release_marginals(self._no_points, self.space.schema, sums, **self._options)
@@ -200,36 +200,35 @@ class TableReleases(SketchSeries):
     def _no_points(self) -> np.ndarray:
         return np.empty((0, len(self.space.schema.columns)), dtype=np.int64)
 
-    def _of_parts(self, given: Any = None, source: Any = None) -> Any:
+    def _of_parts(
+        self, given: np.ndarray | None = None, source: NoiseSource | None = None
+    ) -> SumsOfParts:
         return SumsOfParts(self._releases(source), max(self.n_parts, 1), given, source is not None)
 
-    def run(self, records: Any, source: Any) -> "ReleasedTable":
+    def run(self, records: PrivateRecords, source: NoiseSource) -> ReleasedTable:
         """Release the counts of the points of records, and fit the model to them."""
         shares, releases = self._shares, self._releases(source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
+            persons = None if self.space.user is None else records.persons
             released = release_marginals(
-                records.values, self.space.schema, releases, **self._options,
-                persons=None if self.space.user is None else records.persons,
-            )  # fmt: skip
+                records.values, self.space.schema, releases, **self._options, persons=persons
+            )
             bar.update(len(shares))
             fitted = self._fitted(released)
             bar.update()
         return fitted
 
-    def _fitted(self, released: dict[str, np.ndarray]) -> "ReleasedTable":
+    def _fitted(self, released: dict[str, np.ndarray]) -> ReleasedTable:
         """Return the model of released counts, with those that tell of its quality."""
         schema = self.space.schema
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
-        # Statistics that are used only to fit a model.
-        fit_only = ("totals", "tails", "parities", "parity_deviation", "max_parity", "halves")
-        statistics = {
-            name: array for name, array in released.items()
-            if name not in fit_only and not name.startswith("strong")
-        }  # fmt: skip
+        # How the names of statistics begin that are used only to fit a model.
+        fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong")
+        statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
         return ReleasedTable(self.space, model, _counts.released_size(released), statistics)
 
-    def _releases(self, source: Any) -> SketchReleases:
+    def _releases(self, source: NoiseSource | None) -> SketchReleases:
         budget = self.budget
         return SketchReleases(budget.noise_multiplier, self._shares, budget.neighbouring, source)
 
@@ -276,11 +275,11 @@ class SchemaReleases(SketchSeries):
 
     space: TableSpace
     budget: SketchBudget
-    plan_sketch: Callable[[TableSpace, SketchBudget], Any] | None
+    plan_sketch: Callable[[TableSpace, SketchBudget], SketchSeries] | None
 
     label = "a schema that is found with noise"
 
-    def releases(self, source: Any) -> SketchReleases:
+    def releases(self, source: NoiseSource | None) -> SketchReleases:
         """Return the release of the counts; if there is a sketch, its share is kept for it."""
         kept = {} if self.plan_sketch is None else {"sketch": 1 - SCHEMA_SHARE}
         shares, budget = {"schema": SCHEMA_SHARE} | kept, self.budget
@@ -300,7 +299,7 @@ class SchemaReleases(SketchSeries):
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         deviation, threshold = self.noise
-        # Of so many records with one label, 97 of 100 noisy counts reach the threshold.
+        # Of this many records with one label, 97 of 100 noisy counts reach the threshold.
         clear = _schema.CLEAR_DEVIATIONS * deviation
         needed = {"number": clear, "category": threshold + 2 * deviation}
         return tuple(
@@ -308,7 +307,7 @@ class SchemaReleases(SketchSeries):
             for what, n in needed.items()
         )
 
-    def run(self, records: Any, source: Any) -> Any:
+    def run(self, records: PrivateRecords, source: NoiseSource) -> ReleasedTable | dict:
         """Return the declaration of what was found, or the sketch of the table with it."""
         schema = self.space.schema
         counted = [_schema.count_column(numbers, labels) for numbers, labels in records.values]
@@ -344,42 +343,6 @@ def plan_schema(space: TableSpace, budget: SketchBudget, plan_sketch: Callable) 
         raise ValueError("epsilon or delta is too small for schema='auto': declare the schema.")
     counts = _records.sketch_budget(budget.epsilon, budget.delta - failure, budget.neighbouring)
     return SchemaReleases(space, replace(counts, delta=budget.delta, failure=failure), plan_sketch)
-
-
-class SumsOfParts:
-    """Takes the place of `SketchReleases` where the records of several owners are added up.
-
-    With no sums given, its runs return the exact ones of an owner. Given those, and a source, they
-    are made with noise. Given the sum of all parts, they are read.
-
-    Attributes
-    ----------
-    made : list of ndarray
-        What runs have returned, in their order.
-    """
-
-    def __init__(
-        self, releases: SketchReleases, n_parts: int, given: np.ndarray | None, noisy: bool
-    ) -> None:
-        self.made: list[np.ndarray] = []
-        self._releases, self._n_parts = releases, n_parts
-        self._given, self._noisy = given, noisy
-
-    def standard_deviation(self, name: str, sensitivity: Any) -> float:
-        """Return that of the noise of all owners together."""
-        return math.sqrt(self._n_parts) * self._releases.standard_deviation(name, sensitivity)
-
-    def run(self, name: str, sums: np.ndarray, sensitivity: Any) -> np.ndarray:
-        """Return the sums of this name, once."""
-        if self._given is not None:
-            sums, self._given = np.split(self._given, [len(sums)])
-        if self._noisy:
-            sums = self._releases.run(name, sums, sensitivity)
-        self.made.append(sums)
-        # Only the sum of all parts is computed with: an error about an owner's own sums would tell
-        # of them before the charge.
-        is_read = self._given is not None and not self._noisy
-        return sums.astype(np.float64) if is_read else np.zeros(len(sums))
 
 
 def plan_table(
@@ -483,7 +446,7 @@ def share_marginals(
 def release_marginals(
     units: np.ndarray,
     schema: TableSchema,
-    releases: Any,
+    releases: CountReleases,
     *,
     parities: bool = False,
     totals: bool = False,
@@ -628,7 +591,7 @@ def release_marginals(
         ]
         shares = [nearest_distribution(mass / n_records) for mass in masses]
         coarse = [
-            coarse_dependence(pair, shares[a], shares[b], n_records, pair_noise)
+            _factors.coarse_dependence(pair, shares[a], shares[b], n_records, pair_noise)
             if blurred[a] or blurred[b]
             else 0.0
             for pair, (a, b) in zip(pairs, combinations(range(len(features)), 2), strict=True)
@@ -645,13 +608,13 @@ def release_marginals(
         # And three and more columns?
         size_of_class = np.mean([mass.sum() for mass in masses]) / schema.n_classes
         noise_of_one = _counts.noise_of_tables(releases, "parities", 1)
-        largest = _counts.max_scanned(len(features), size_of_class, noise_of_one)
-        subsets = _counts.scanned_subsets(len(features), largest)
+        max_columns = _counts.max_scanned(len(features), size_of_class, noise_of_one)
+        subsets = _counts.scanned_subsets(len(features), max_columns)
         noisy, noise = rows.release_signs("parities", rows.sum_signs(upper, subsets))
         further |= {
             "parities": noisy,
             "parity_deviation": np.array([noise]),
-            "max_parity": np.array([largest]),
+            "max_parity": np.array([max_columns]),
             "halves": np.concatenate(halves).astype(np.int64),
         }
 
@@ -685,7 +648,7 @@ class PrivateRows:
     weights: np.ndarray | None
     whole: int
     schema: TableSchema
-    releases: Any
+    releases: CountReleases
 
     def count(
         self, codes: Iterable[np.ndarray], sizes: Iterable[int], *, by_class: bool = True
@@ -696,7 +659,7 @@ class PrivateRows:
         return [np.bincount(c * n_classes + classes, self.weights, n * n_classes) for c, n in each]
 
     def count_pairs(
-        self, codes: list[np.ndarray], sizes: list[int], chosen: Any = None
+        self, codes: list[np.ndarray], sizes: list[int], chosen: list[tuple[int, int]] | None = None
     ) -> list[np.ndarray]:
         """Return counts of all pairs of columns by class, or of chosen ones in all classes."""
         pairs = chosen or list(combinations(range(len(codes)), 2))
@@ -727,7 +690,7 @@ class PrivateRows:
         return _counts.release_tables(self.releases, name, exact, self.whole), deviation
 
 
-def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[Any]]]:
+def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]]:
     """Return the edges of the cells of each column, and what was released to find them.
 
     The latter has the wider cell of each cell, the counts of these, and the deviation of the noise.
@@ -736,7 +699,7 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[Any]]]:
     edges = {j: _counts.first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = _counts.refined_columns(schema)
-    final_noise = math.sqrt(schema.n_classes) * noise_of_counts(schema, rows.releases)
+    final_noise = math.sqrt(schema.n_classes) * _counts.noise_of_counts(schema, rows.releases)
     for name in _counts.ROUNDS if refined else ():
         codes = (_counts.cells_of_units(rows.units[:, j], edges[j]) for j in refined)
         exact = rows.count(codes, [len(edges[j]) - 1 for j in refined], by_class=False)
@@ -748,7 +711,7 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[Any]]]:
             deviation *= math.sqrt(_counts.WIDENING)
         for j, count in zip(refined, noisy, strict=True):
             rounds[j].append((edges[j], count, deviation))
-            edges[j] = cut_cells(edges[j], count, deviation, final_noise)
+            edges[j] = _counts.cut_cells(edges[j], count, deviation, final_noise)
     known = [
         [
             (np.searchsorted(wider, edges[j][:-1], side="right") - 1, count, deviation)
@@ -760,9 +723,13 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[Any]]]:
 
 
 def count_cells(
-    rows: PrivateRows, cells: list[np.ndarray], starts: list[np.ndarray], *,
-    totals: bool, see_signs: bool,
-) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:  # fmt: skip
+    rows: PrivateRows,
+    cells: list[np.ndarray],
+    starts: list[np.ndarray],
+    *,
+    totals: bool,
+    see_signs: bool,
+) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:
     """Return the counts of all cells in each class, their noise, and whether signs can be seen.
 
     The noise is that of sums over classes, and then what `release_marginals` calls deviations. If
@@ -776,7 +743,7 @@ def count_cells(
         sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
         sign_noise = rows.releases.standard_deviation("signs", sensitivity)
         n_records = np.mean([count.sum() for count in noisy])
-        see_signs = bool(sign_noise * clear_errors(n_pairs) <= strongest * n_records)
+        see_signs = bool(sign_noise * _factors.clear_errors(n_pairs) <= strongest * n_records)
         for name in ("signs", "strong") if not see_signs else ():
             again, noise = rows.release(name, exact)
             weight = class_noise**2 / (class_noise**2 + noise**2)
@@ -809,19 +776,24 @@ def find_strong(
     pairs, may_miss = _counts.sign_pairs(rows.schema)
     exact = rows.sum_signs(signs, [pairs], by_class=False)[:, 0]
     sums, noise = rows.release_signs("signs", exact)
-    clear = clear_strengths(sums / n_records, noise / n_records, of_signs[pairs])
+    clear = _factors.clear_strengths(sums / n_records, noise / n_records, of_signs[pairs])
     n_pairs = len(may_miss)
     strengths = np.maximum(clear[:n_pairs], coarse)
     # Values that are seldom missing together matter little: their covariance counts.
     spreads = np.sqrt((4 * of_signs * (1 - of_signs))[pairs[n_pairs:]].prod(axis=1))
     strengths[may_miss] = np.maximum(strengths[may_miss], spreads * clear[n_pairs:])
-    return choose_pairs(strengths, len(rows.schema.features))
+    return _factors.choose_pairs(strengths, len(rows.schema.features))
 
 
 def count_strong(
-    rows: PrivateRows, strong: list[tuple[int, int]], cells: list[np.ndarray],
-    starts: list[np.ndarray], cleared: list[np.ndarray], blurred: list[bool], n_records: float,
-) -> dict[str, np.ndarray]:  # fmt: skip
+    rows: PrivateRows,
+    strong: list[tuple[int, int]],
+    cells: list[np.ndarray],
+    starts: list[np.ndarray],
+    cleared: list[np.ndarray],
+    blurred: list[bool],
+    n_records: float,
+) -> dict[str, np.ndarray]:
     """Return the counts of strong pairs, in finer groups of cells and in all classes together.
 
     `cleared` has the released counts of cells, without empty tails: about `n_records` in each

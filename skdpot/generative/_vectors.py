@@ -17,13 +17,12 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
-from skdpot.generative._counts import kept_shares
+from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
 from skdpot.generative._encoders import Encoder, Moves, RecordSpace, make_encoder
 from skdpot.generative._gaussians import BALL, COUNTED, DIAGONAL, ROUND, SYMMETRIC, WITH_COUNT
 from skdpot.generative._images import blocks
 from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudget, SketchSeries
-from skdpot.generative._table import SumsOfParts
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
 from skdpot.privacy.noise import NoiseSource
@@ -454,8 +453,8 @@ class MomentsOfParts(SketchSeries):
         """Return the sketch of the sum of all parts: one cluster for each class."""
         released = self._released(self._no_codes, self._sums(total))
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
-        least = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
-        radius = min(r for r in self.radii if r == 1 or r >= least)
+        min_radius = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
+        radius = min(r for r in self.radii if r == 1 or r >= min_radius)
         counts, noise_of_counts = released["counts"]
         counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
         radii = np.full(len(counts), radius)
@@ -516,7 +515,7 @@ class MomentsOfParts(SketchSeries):
 
 
 def errors_of_classes(
-    releases: SketchReleases | SumsOfParts, class_size: float, n_codes: int, means: str = "means"
+    releases: CountReleases, class_size: float, n_codes: int, means: str = "means"
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of the size and of the mean of a class.
 

@@ -90,17 +90,25 @@ def copy_of(rows: Any, name: str = "X") -> Any:
     return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
 
 
-def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
+# Texts of invented rows: words, and numbers that are written as text.
+WORDS = ("invented a", "invented b", "invented c")
+DIGITS = ("1", "2", "3")
+
+
+def stand_in(
+    rows: Any, n_rows: int, n_labels: int | None, words: bool, texts: Sequence[str], scale: float
+) -> Any:
     """Return invented rows in the container, and with the types, of private ones.
 
-    No private value is read. Numbers are above 0. With `n_labels`, rows are so many labels in turn,
-    or all categories. Objects, and lists, are `words` or numbers.
+    No private value is read. Numbers are above 0, and with another `scale` than 1 of other sizes,
+    and all different. With `n_labels`, rows are this many labels in turn, or all categories.
+    Objects, and lists, are `words` or numbers. Without `texts` all are numbers.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.model_selection._copies import stand_in
-    >>> stand_in(np.array(["Ann", "Bo"]), 3, 2, True)
+    >>> from skdpot.model_selection._copies import WORDS, stand_in
+    >>> stand_in(np.array(["Ann", "Bo"]), 3, 2, True, WORDS, 1.0)
     array(['invented a', 'invented b', 'invented a'], dtype='<U10')
     """
     rng, shape = np.random.default_rng(0), (n_rows, *getattr(rows, "shape", [0])[1:])
@@ -109,12 +117,15 @@ def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
         codes = rng.integers(1, 6, shape)
         if n_labels:
             codes = np.resize(np.arange(n_rows) % (len(labels) or n_labels), shape[::-1]).T
-        if labels or kind in "US" or (kind == "O" and words):
-            text = labels or ["invented a", "invented b", "invented c"]
+        elif scale != 1:
+            codes = np.arange(1, codes.size + 1).reshape(shape)
+        if texts and (labels or kind in "US" or (kind in "OV" and words)):
+            text = labels or texts
             return np.array(text, kind if kind in "US" else "O")[codes % len(text)]
         if kind in "mM":
             return codes.astype(f"{kind}8[D]").astype(f"{kind}8[us]")
-        return codes if n_labels or kind in "iu" else rng.uniform(0.1, 10.0, shape)
+        numbers = rng.uniform(0.1, 10.0, shape) * scale
+        return codes if n_labels or labels or kind in "iuUS" else numbers
 
     if library_of(type(rows), _FRAMES) == "array":
         made = invented(getattr(rows, "dtype", np.dtype("O")).kind, shape=shape)

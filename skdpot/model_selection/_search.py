@@ -3,7 +3,6 @@
 import copy
 import math
 import random
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import numpy as np
 from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     ParameterGrid,
@@ -38,7 +37,7 @@ from skdpot._sklearn_compat import (
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import as_rows, copy_of, stand_in
+from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -374,6 +373,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # What refits and blocks get differs: cross-validation routes the parameters of a block
         # itself.
         fit_params, block_params, groups = self._route(params)
+        if groups is not None and np.shape(groups)[:1] != (n_records,):
+            raise ValueError("groups must have one value for each row of X.")
         person = self._person(X, fit_params, n_records)
         # Without rows, parameters that do not have one value for each record stay as they are.
         none = metadata_at(X, block_params, indices=np.arange(0))
@@ -444,30 +445,40 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
         No value is read. The candidates are drawn apart from those of the release, whose number and
         parameters must not depend on the answer. All must fail, with two labels, three, and numbers
-        as targets, and with text and numbers as objects. An error that may be due to the invented
-        values refuses nothing: if it quotes one, is about what is declared, or comes from code of
-        the user. But no text is a number, and no word the label 1.
+        as targets, and with text and numbers as objects, of any size. Errors that may be due to the
+        invented values refuse nothing: those of the user's own code, and those whose text is
+        another one for other values. But where digits as text, and numbers as targets, would do,
+        the types of text are what fails.
         """
 
-        def invented(n_labels, words):
-            n = data.n_records // search.n_blocks
-            return data.each(lambda v: stand_in(v, n, n_labels if v is data.y else None, words), n)
+        def failure(trial, n_labels, words, texts, scale):
+            n, of_X = data.n_records // search.n_blocks, (None, words, texts, scale)
+            of_y = n_labels, words, () if texts == DIGITS else texts, 1.0
+            try:
+                rows = data.each(lambda v: stand_in(v, n, *(of_y if v is data.y else of_X)), n)
+                _score(trial, search.scoring, search.cv, rows, 0)
+                return None, True
+            except (Exception, SystemExit) as error:
+                stack = traceback.walk_tb(error.__traceback__)
+                return str(error), all(is_library(frame) for frame, _ in stack)
 
         first = ""
-        of_values = "invented|eclare|categor|classes|labels|of groups|NaN|infinit|thresh|term|vocab"
         with silence():
             _, trials = self._draw(30, make_source(0))
-            for n_labels, words, trial in product((2, 3, None), (True, False), trials.values()):
-                try:
-                    _score(trial, search.scoring, search.cv, invented(n_labels, words), 0)
-                    return
-                except (Exception, SystemExit) as error:
-                    said, stack = str(error), traceback.walk_tb(error.__traceback__)
-                    is_ours = all(is_library(frame) for frame, _ in stack)
-                first = first or said.partition("\n")[0][:300].rstrip(".:")
-                if re.search("pos_label(=1 | is not specified)", said):
-                    break
-                if "could not convert" not in said and (not is_ours or re.search(of_values, said)):
+            for trial in trials.values():
+                depends = works_on_digits = False
+                for n_labels in (2, 3, None):
+                    told = set()
+                    for words, scale in product((True, False), (1.0, 1e-3, 1e6)):
+                        said, is_ours = failure(trial, n_labels, words, WORDS, scale)
+                        if said is None or not is_ours:
+                            return
+                        told.add(said)
+                        first = first or said.partition("\n")[0][:300].rstrip(".:")
+                    said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
+                    works_on_digits |= said is None
+                    depends |= len(told | {said}) > 1
+                if depends and not works_on_digits:
                     return
         raise ValueError(
             f"nothing was charged: whatever the values, all candidates would fail with {first!r}. "
@@ -571,11 +582,15 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
         raise ValueError(
             f"score_range must be finite (low, high) with low < high, got {score_range!r}."
         )
-    if isinstance(scoring, str) and scoring.startswith("neg_") and low >= 0:
+    shares = ClassifierMixin.score, RegressorMixin.score
+    known = scoring is None and getattr(type(estimator), "score", None) in shares
+    known |= isinstance(scoring, str) and scoring != "positive_likelihood_ratio"
+    highest = 0 if str(scoring).startswith("neg_") else 1
+    if known and low >= highest:
         raise ValueError(
-            f"scoring={scoring!r} is never above 0, and score_range=({low:g}, {high:g}) "
-            "never below: all candidates would score the same. Choose a range such as (-1, 0), "
-            "as wide as errors may be."
+            f"scoring={scoring!r} is never above {highest}, and score_range=({low:g}, {high:g}) "
+            f"never below: all candidates would score the same. Choose a range such as "
+            f"{(highest - 1, highest)}, as wide as scores may differ."
         )
     # A class has no tags, and is refused later.
     has_own = scoring is None and not isinstance(estimator, type)

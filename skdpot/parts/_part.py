@@ -122,6 +122,8 @@ def make_part(
             f"{list(agreement.owners)}."
         )
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent}: nothing was charged.")
     # A part must not replace a file of the ledger.
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
     places = {target.resolve(), target.parent.resolve() / target.name}

@@ -163,7 +163,7 @@ def check_relation(neighbouring: Any) -> None:
     checks.check_choice("neighbouring", neighbouring, RELATIONS)
 
 
-def for_two_records(event: Any) -> ev.DpEvent:
+def for_two_records(event: ev.DpEvent) -> ev.DpEvent:
     """Return an event that holds under "add_remove" as it holds under "replace_one".
 
     Replacing a record is removing it and adding another, so sensitivities at most double, and
@@ -347,7 +347,7 @@ def _squared_mu_of_pure(epsilon: float) -> float:
     return mu * mu
 
 
-def renyi_divergence(event: ev.DpEvent, orders: Any) -> np.ndarray:
+def renyi_divergence(event: ev.DpEvent, orders: np.ndarray) -> np.ndarray:
     """Return bounds of the Renyi divergences between the outputs of two neighbours.
 
     There is one bound for every order (above 1), apart from failures (`failure_delta`): exact for
@@ -570,7 +570,7 @@ def _losses_of(event: ev.DpEvent, amplified: bool) -> tuple[Counter[_Loss], floa
     return losses, rho, xi
 
 
-def _unsampled(event: Any, amplified: bool) -> Iterator[tuple[Any, int]]:
+def _unsampled(event: ev.DpEvent, amplified: bool) -> Iterator[tuple[Any, int]]:
     """Yield basic events, and losses in place of sampled ones, with their counts."""
     for leaf, count in ev.leaves(event):
         if isinstance(leaf, ev.PoissonSampledDpEvent):
@@ -580,7 +580,7 @@ def _unsampled(event: Any, amplified: bool) -> Iterator[tuple[Any, int]]:
             yield leaf, count
 
 
-def _sampled(rate: float, event: Any, amplified: bool) -> Iterator[tuple[Any, int]]:
+def _sampled(rate: float, event: ev.DpEvent, amplified: bool) -> Iterator[tuple[Any, int]]:
     """Yield the loss of a sampled event, or its parts if they count as if not sampled."""
     released = list(ev.leaves(event))
     if rate == 0 or not released:

@@ -24,8 +24,10 @@ __all__ = ["audit", "exact_audit"]
 
 # Confidence bounds of probabilities and epsilon from counts, and the event to count.
 
+Counts = int | np.ndarray
 
-def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
+
+def lower_rate(count: Counts, n_trials: int, risk: float) -> np.ndarray:
     """Return a lower confidence bound of a probability, with this risk (Clopper and Pearson).
 
     Examples
@@ -38,7 +40,7 @@ def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
     return np.where(count > 0, betaincinv(np.maximum(count, 1), n_trials - count + 1, risk), 0.0)
 
 
-def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
+def upper_rate(count: Counts, n_trials: int, risk: float) -> np.ndarray:
     """Return an upper confidence bound of a probability, with this risk (Clopper and Pearson).
 
     Examples
@@ -53,8 +55,8 @@ def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
 
 
 def epsilon_from_counts(
-    hits: Any, false_hits: Any, n_trials: int, delta: float, confidence: float
-) -> Any:
+    hits: Counts, false_hits: Counts, n_trials: int, delta: float, confidence: float
+) -> np.ndarray:
     """Return a lower bound of epsilon, from counts of an event on two neighbouring data sets.
 
     Since ``p <= exp(epsilon) q + delta`` for the event's two probabilities, epsilon is at least
@@ -798,11 +800,11 @@ def exact_audit(weights: Any) -> ExactAudit:
         raise ValueError("weights must have the same sum in every row, and not zero.")
     worst = ExactAudit(0.0, 0, 0, 0, 1, 1)
     for output, column in enumerate(weights.T):
-        most, least = int(column.argmax()), int(column.argmin())
-        numerator, denominator = int(column[most]), int(column[least])
+        likeliest, rarest = int(column.argmax()), int(column.argmin())
+        numerator, denominator = int(column[likeliest]), int(column[rarest])
         # Compared as integers: the logarithm would round two ratios to one.
         if numerator * worst.denominator > worst.numerator * denominator:
-            worst = ExactAudit(0.0, output, most, least, numerator, denominator)
+            worst = ExactAudit(0.0, output, likeliest, rarest, numerator, denominator)
     if worst.denominator == 0:
         return worst._replace(epsilon=math.inf)
     context = decimal.Context(prec=60)

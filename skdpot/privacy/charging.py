@@ -546,17 +546,17 @@ class ReleasePlan:
             return None
         if (refusal := self.refusal) is not None:
             raise ValueError(refusal)
-        if not self._useless:
+        if not self.useless:
             return None
         return (
             f"{self.label}: a part of the release is useless. Expected errors: "
-            f"{describe_useless(self._useless)}. {self.advice or _ADVICE}"
+            f"{describe_useless(self.useless)}. {self.advice or _ADVICE}"
         )
 
     @property
     def refusal(self) -> str | None:
         """Return why the release is refused, if all of it is useless; else None."""
-        useless = self._useless
+        useless = self.useless
         if not useless or len(useless) < len(self.errors):
             return None
         return (
@@ -565,7 +565,8 @@ class ReleasePlan:
         )
 
     @property
-    def _useless(self) -> tuple[ExpectedError, ...]:
+    def useless(self) -> tuple[ExpectedError, ...]:
+        """Return the expected errors that are no smaller than their scale."""
         return tuple(error for error in self.errors if error.is_useless)
 
     def price(self, ledger: Any) -> Price | None:

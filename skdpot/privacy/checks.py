@@ -177,16 +177,16 @@ def private_doubles(values: Any) -> np.ndarray:
     Raises
     ------
     TypeError
-        If they are of a kind that no real numbers are of: text, or complex numbers.
+        If they are of a kind that no real numbers are of: text, dates, or complex numbers.
     """
     with np.errstate(all="ignore"):
         array = redact_errors(lambda: _unrounded(values), "private values must be real numbers.")
         refused = (str, bytes, complex, np.complexfloating)
-        is_refused = array.dtype.kind in "cSTU"
+        is_refused = array.dtype.kind in "cmMSTU"
         if array.dtype == object:
             is_refused = any(isinstance(value, refused) for value in array.flat)
         if is_refused:
-            raise TypeError("private values must be real numbers, and not text or complex numbers.")
+            raise TypeError("private values must be real numbers: no text, dates or complex ones.")
         if array.dtype == object:
             array = np.array([_double(value) for value in array.flat]).reshape(array.shape)
         elif array.dtype.kind == "u":
@@ -362,7 +362,7 @@ _WITHOUT_QUOTES = (
     "Expected 2D input", "Expected a 2-dimensional container", "Expected sequence",
     "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
     "Input y", "Negative values in data", "Only sparse", "Sparse data", "The feature names",
-    "X has ", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
+    "X has ", "X holds dates", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
     "y should be a 1d",
 )  # fmt: skip
 

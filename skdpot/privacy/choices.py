@@ -11,6 +11,7 @@ from scipy.special import betainc, betaincinv, ndtri
 
 from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
+from skdpot.privacy.noise import NoiseSource
 
 # Scores whose sum changes by at most a public amount with one record.
 #
@@ -51,7 +52,7 @@ def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float)
     return int(n_blocks)
 
 
-def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
+def random_blocks(source: NoiseSource, n_records: int, n_blocks: int) -> list[np.ndarray]:
     """Return the records of each block, drawn at random and independent of their values.
 
     Every position is in one of the blocks, whose sizes differ by one.
@@ -234,7 +235,7 @@ class BoundedRatioMechanism:
         return outputs
 
 
-def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
+def _fill(room: np.ndarray, amount: int | np.ndarray) -> np.ndarray:
     """Fill `room` in place from the left until a row holds `amount` (at most 2**62); return it."""
     np.minimum(room, amount, out=room)
     ends = np.cumsum(room, axis=1)
@@ -355,7 +356,7 @@ class CapRejection:
         self._batch = min(wanted, 1 + 2**20 // n_features)
         self.doubles_per_user = 6 * self._batch * n_features
 
-    def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
+    def draw(self, points: np.ndarray, sources: list[NoiseSource], n_samples: int) -> np.ndarray:
         """Return `n_samples` private unit vectors for each point, which is a user's.
 
         Points are unit vectors to within 1e-6. `sources` has the source of each user, or is one for
@@ -374,7 +375,9 @@ class CapRejection:
                 waiting = waiting[~served]
         return drawn
 
-    def _propose(self, centres: np.ndarray, sources: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _propose(
+        self, centres: np.ndarray, sources: list[NoiseSource]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return a batch of proposals per user, and which of them the user accepts."""
         d = self.n_features
         bits = np.stack([source.bits(63, (self._batch, 2 * d + 1)) for source in sources])
@@ -432,7 +435,7 @@ class CapConstruction:
         self._cap = float(betainc(self._shape, self._shape, threshold))
         self._outside = (1.0 - self._cap) / (1.0 + math.expm1(epsilon) * self._cap)
 
-    def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
+    def draw(self, points: np.ndarray, sources: list[NoiseSource], n_samples: int) -> np.ndarray:
         """Return unit vectors, private in real arithmetic; else as in `CapRejection.draw`."""
         centres = _normalise(points)[:, None]
         shape = (n_samples, self.n_features + 2)
@@ -499,12 +502,12 @@ def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
     radius, blur = 2.0 * math.sqrt(threshold), 2.0**-40 + n_features * 2.0**-50
     missed = n_features * 2.0**-72
     squares = np.clip([radius - blur, radius + blur], 0.0, 2.0) ** 2
-    smallest, largest = betainc(shape, shape, squares / 4.0)
+    lower_cap, upper_cap = betainc(shape, shape, squares / 4.0)
     coin = math.exp(-epsilon)
-    most = coin + (1.0 - coin) * min(float(largest) + missed, 1.0)
-    least = coin + (1.0 - coin) * max(float(smallest) - missed, 0.0)
+    highest = coin + (1.0 - coin) * min(float(upper_cap) + missed, 1.0)
+    lowest = coin + (1.0 - coin) * max(float(lower_cap) - missed, 0.0)
     # The proof allows a relative rounding error of 2**-30 of public numbers.
-    return math.ceil(min(coin * (most / least) * (1.0 + 2.0**-30), 1.0) * 2.0**63)
+    return math.ceil(min(coin * (highest / lowest) * (1.0 + 2.0**-30), 1.0) * 2.0**63)
 
 
 def _precise_normals(words: np.ndarray, finer_words: np.ndarray) -> np.ndarray:

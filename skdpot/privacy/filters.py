@@ -133,8 +133,8 @@ def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None
         raise ValueError("no such pair")
     # The epsilon of a plan is slow to compute, and no delta depends on it.
     exact = _exact_pair(plain, _no_price)
-    least = 0.0 if exact is None else accounting.rounded_up(exact[1])
-    return plain, (epsilon, max(delta, least))
+    min_delta = 0.0 if exact is None else accounting.rounded_up(exact[1])
+    return plain, (epsilon, max(delta, min_delta))
 
 
 def _no_price(event: ev.DpEvent, delta: float) -> float:

@@ -15,7 +15,7 @@ import hashlib
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
@@ -26,6 +26,8 @@ from scipy.special import ndtri, ndtri_exp
 from skdpot.privacy import accounting
 from skdpot.privacy.checks import check_count, check_delta, check_positive, private_vector
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
+
+Shape = int | tuple[int, ...]
 
 
 def _system_words(_n_drawn: int, count: int) -> np.ndarray:
@@ -58,7 +60,7 @@ class NoiseSource:
         self._next_words, self._of_user, self.seeded = words, of_user, seeded
         self._n_drawn = 0
 
-    def bits(self, n_bits: int, size: Any) -> np.ndarray:
+    def bits(self, n_bits: int, size: Shape) -> np.ndarray:
         """Return independent uniform integers below ``2 ** n_bits``, for 1 to 63 bits.
 
         If a release has to be private, nobody may see them.
@@ -68,12 +70,12 @@ class NoiseSource:
         raw = self._words(int(np.prod(size, dtype=np.int64)))
         return (raw >> np.uint64(64 - n_bits)).astype(np.int64).reshape(size)
 
-    def uniform(self, size: Any) -> np.ndarray:
+    def uniform(self, size: Shape) -> np.ndarray:
         """Return doubles on the midpoints of a grid of 2**52 cells of (0, 1): never 0, never 1."""
         # At the ends, quantiles would be infinite.
         return (self.bits(52, size) + 0.5) * 2.0**-52
 
-    def normal(self, size: Any) -> np.ndarray:
+    def normal(self, size: Shape) -> np.ndarray:
         """Return standard Gaussian doubles."""
         return ndtri(self.uniform(size))
 
@@ -88,7 +90,7 @@ class NoiseSource:
         return self._next_words(start, count)
 
 
-def seeded_source(key: Any, stream: int = 0) -> NoiseSource:
+def seeded_source(key: Sequence[int] | np.ndarray, stream: int = 0) -> NoiseSource:
     """Return a counter-based stream (Philox), determined by a seed: for tests and teaching.
 
     Parameters
@@ -110,7 +112,7 @@ def _philox_words(generator: np.random.Philox, _n_drawn: int, count: int) -> np.
     return np.asarray(generator.random_raw(count), dtype=np.uint64)
 
 
-def _seeded_user(key: Any, index: int) -> NoiseSource:
+def _seeded_user(key: Sequence[int] | np.ndarray, index: int) -> NoiseSource:
     return seeded_source(key, 1 + index)
 
 
@@ -226,7 +228,7 @@ _TAIL_BITS = 62
 MARGIN_BITS = 46
 
 
-def rounded_gaussian(source: NoiseSource, scale: Any, size: Any) -> np.ndarray:
+def rounded_gaussian(source: NoiseSource, scale: float | np.ndarray, size: Shape) -> np.ndarray:
     """Return ``round(scale * G)`` for exact, real, independent standard Gaussian variables G.
 
     Parameters
@@ -266,7 +268,7 @@ def rounded_gaussian(source: NoiseSource, scale: Any, size: Any) -> np.ndarray:
     return _rounded(source, scale, size, *_GAUSSIAN)
 
 
-def rounded_laplace(source: NoiseSource, scale: Any, size: Any) -> np.ndarray:
+def rounded_laplace(source: NoiseSource, scale: float | np.ndarray, size: Shape) -> np.ndarray:
     """Return ``round(scale * L)`` for exact, real, independent standard Laplace variables L.
 
     All is as for :func:`rounded_gaussian`, with ``P(|L| > t) = exp(-t)``: `scale` is the mean
@@ -284,10 +286,10 @@ def rounded_laplace(source: NoiseSource, scale: Any, size: Any) -> np.ndarray:
 
 def _rounded(
     source: NoiseSource,
-    scale: Any,
-    size: Any,
+    scale: float | np.ndarray,
+    size: Shape,
     quantile: Callable[[np.ndarray], np.ndarray],
-    quantile_of_log: Callable[[float], float],
+    log_quantile: Callable[[float], float],
     tail_bounds: Callable[[Fraction, int], tuple[int, int]],
 ) -> np.ndarray:
     """Return rounded variables of a symmetric distribution.
@@ -298,7 +300,7 @@ def _rounded(
         As for :func:`rounded_gaussian`.
     quantile : callable
         The magnitude that goes with tail probabilities, in doubles.
-    quantile_of_log : callable
+    log_quantile : callable
         The same for the logarithm of one tail probability, however small.
     tail_bounds : callable
         Integers that enclose ``2**n_bits`` times the probability to exceed a rational magnitude.
@@ -322,20 +324,20 @@ def _rounded(
     magnitudes = nearest.astype(np.int64)
     for index in np.flatnonzero(unclear):
         magnitudes[index] = _decide(
-            source, Fraction(scales[index]), int(tails[index]), quantile_of_log, tail_bounds
+            source, Fraction(scales[index]), int(tails[index]), log_quantile, tail_bounds
         )
     return magnitudes.reshape(words.shape) * (1 - 2 * (words & 1))
 
 
 def _decide(
-    source: Any, scale: Fraction, tail: int, quantile_of_log: Callable, tail_bounds: Callable
+    source: NoiseSource, scale: Fraction, tail: int, log_quantile: Callable, tail_bounds: Callable
 ) -> int:
     """Return the magnitude of the variable whose tail probability begins with these bits."""
     n_bits = _TAIL_BITS
 
     def guess() -> int:
         log_tail = math.log(2 * tail + 1) - (n_bits + 1) * math.log(2)
-        return round(float(scale) * quantile_of_log(log_tail))
+        return round(float(scale) * log_quantile(log_tail))
 
     def exceeds(magnitude: int) -> bool | None:
         """Tell whether the variable lies above a number; None if the bits do not decide it."""
@@ -431,7 +433,7 @@ def _pi(digits: int) -> decimal.Decimal:
     return exact_context(digits + 10).scaleb(decimal.Decimal(scaled), -(digits + 10))
 
 
-# The quantile, quantile_of_log and tail_bounds of `_rounded`.
+# The quantile, log_quantile and tail_bounds of `_rounded`.
 _GAUSSIAN = (
     lambda tail: -ndtri(0.5 * tail),
     lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
@@ -565,7 +567,7 @@ class _GridMechanism(ABC):
         released = np.ldexp(sums.astype(np.float64), self._exponent)
         return released if released.ndim else float(released)
 
-    def noise(self, size: Any, random_state: Any = None) -> np.ndarray:
+    def noise(self, size: Shape, random_state: Any = None) -> np.ndarray:
         """Return the noise alone, for values on the grid that are summed elsewhere.
 
         Parameters
@@ -596,7 +598,7 @@ class _GridMechanism(ABC):
         return (np.clip(halves, -bound, bound).astype(np.int64) + 1) >> 1
 
     @abstractmethod
-    def _draw(self, source: NoiseSource, shape: Any) -> np.ndarray:
+    def _draw(self, source: NoiseSource, shape: Shape) -> np.ndarray:
         """Return integer noise at the grid's scale."""
 
 
@@ -693,7 +695,7 @@ class LaplaceMechanism(_GridMechanism):
         """Return the event of one release."""
         return LaplaceDpEvent(self.noise_multiplier)
 
-    def _draw(self, source: NoiseSource, shape: Any) -> np.ndarray:
+    def _draw(self, source: NoiseSource, shape: Shape) -> np.ndarray:
         return rounded_laplace(source, self.grid_scale, shape)
 
 
@@ -835,7 +837,7 @@ class GaussianMechanism(_GridMechanism):
         """Return the event of one release."""
         return GaussianDpEvent(self.noise_multiplier)
 
-    def _draw(self, source: NoiseSource, shape: Any) -> np.ndarray:
+    def _draw(self, source: NoiseSource, shape: Shape) -> np.ndarray:
         return rounded_gaussian(source, self.grid_scale, shape)
 
 

@@ -605,7 +605,7 @@ class History:
         for (each, partition, _), total in self.totals.items():
             if each == unit:
                 by_partition.setdefault(partition, []).append(total)
-        largest: list[Total] = []
+        totals_of_parts: list[Total] = []
         for partition, totals in by_partition.items():
             # Parts are disjoint: a unit pays for its own, and for another one if it moves.
             if len(totals) > 1:
@@ -615,5 +615,5 @@ class History:
                     for amounts in currencies
                 ]
                 totals = list(map(Total.of, zip(*ordered, strict=True)))
-            largest += totals
-        return reduce(Total.plus, largest) if largest else Total()
+            totals_of_parts += totals
+        return reduce(Total.plus, totals_of_parts) if totals_of_parts else Total()

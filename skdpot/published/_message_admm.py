@@ -126,11 +126,11 @@ class RoundReleases(ReleaseSeries):
         The state is the public one after the answer.
         """
         # The largest absolute marginal utility, at no amount or at the cap.
-        side, largest = state.side, max(map(abs, between))
+        side, max_marginal = state.side, max(map(abs, between))
         if self.family == "quadratic":
-            largest += self.scale * float(side.upper.max(initial=0.0))
+            max_marginal += self.scale * float(side.upper.max(initial=0.0))
         elif self.family == "log":
-            largest /= self.scale
+            max_marginal /= self.scale
         # Released numbers, so that the error bound is public, and so is the noise.
         reach = np.zeros(side.n_nodes)
         np.maximum.at(reach, side.nodes, self.eta * np.abs(state.agreed) + np.abs(state.prices))
@@ -139,7 +139,7 @@ class RoundReleases(ReleaseSeries):
             side.upper,
             side.degrees,
             reach=reach,
-            max_marginal=largest,
+            max_marginal=max_marginal,
             max_scale=self.scale if self.family == "log" else 0.0,
             # Amounts of the other families are a closed form of the multiplier.
             iterative=self.family == "log",

@@ -313,18 +313,18 @@ def run_noisy_sinkhorn(
     record, except for arithmetic errors below ``2**-46 R``. The cost of the plan is ``sum_ij c_ij
     exp((phi_i + psi_j - c_ij) / reg) / (n m)`` for the clipped potentials, with Laplace noise.
     """
-    mechanism, largest = plan.potential_mechanism, plan.cost_range
+    mechanism, max_cost = plan.potential_mechanism, plan.cost_range
     costs = read_costs(cost, plan.n_samples)
     with np.errstate(all="ignore"):
-        costs = np.clip(np.where(np.isnan(costs), largest, costs), 0.0, largest)
+        costs = np.clip(np.where(np.isnan(costs), max_cost, costs), 0.0, max_cost)
         psi = np.zeros(costs.shape[1])
         for _ in range(plan.n_iter):
-            answer = half_step(costs, np.clip(psi, -largest, largest), plan.reg)
+            answer = half_step(costs, np.clip(psi, -max_cost, max_cost), plan.reg)
             # Released before it is used: all that follows from it costs nothing.
             phi = mechanism.release(answer - answer.mean(), source)
-            answer = half_step(costs.T, np.clip(phi, -largest, largest), plan.reg)
+            answer = half_step(costs.T, np.clip(phi, -max_cost, max_cost), plan.reg)
             psi = mechanism.release(answer, source)
-        phi_used, psi_used = np.clip(phi, -largest, largest), np.clip(psi, -largest, largest)
+        phi_used, psi_used = np.clip(phi, -max_cost, max_cost), np.clip(psi, -max_cost, max_cost)
         # The second stage: the cost still depends on the records, given the potentials.
         value = plan_cost(costs, phi_used, psi_used, plan.reg)
     return plan.cost_mechanism.release(value, source), phi, psi
@@ -342,9 +342,9 @@ def half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarr
     """Return the potentials of the rows, computed from those of the columns."""
     # Sums along contiguous rows are pairwise, as the bound on their rounding errors requires.
     exponents = np.subtract(potentials, costs, order="C") / reg
-    largest = exponents.max(axis=1, keepdims=True)
-    means = np.exp(exponents - largest).mean(axis=1)
-    return -reg * (largest[:, 0] + np.log(means))
+    maxima = exponents.max(axis=1, keepdims=True)
+    means = np.exp(exponents - maxima).mean(axis=1)
+    return -reg * (maxima[:, 0] + np.log(means))
 
 
 def plan_cost(costs: np.ndarray, phi: np.ndarray, psi: np.ndarray, reg: float) -> float:
@@ -513,7 +513,7 @@ class NoisySinkhornRuns:
 
     settings: CostSettings
     groups: LabelledGroups
-    plans: list[Any]
+    plans: list[NoisySinkhornPlan] | list[PaperSinkhornPlan]
     event: ev.DpEvent | None
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
@@ -524,7 +524,7 @@ class NoisySinkhornRuns:
         errors = (plan.cost_mechanism.scale * math.sqrt(2.0) for plan in self.plans)
         return self.groups.cost_errors(errors, self.settings.cost_range, ", or more")
 
-    def run(self, X: np.ndarray, source: Any) -> Released:
+    def run(self, X: np.ndarray, source: NoiseSource) -> Released:
         """Release the costs of all pairs, and the potentials if there are two groups."""
         # Every pair has a stream of its own, so that jobs may run in any order.
         pairs = combinations(self.groups.split(X, X[:0]), 2)
@@ -535,7 +535,7 @@ class NoisySinkhornRuns:
         return Released(costs, attributes=potentials)
 
     def _between(
-        self, k: int, x: np.ndarray, y: np.ndarray, source: Any
+        self, k: int, x: np.ndarray, y: np.ndarray, source: NoiseSource
     ) -> tuple[float, np.ndarray, np.ndarray]:
         low, _ = self.settings.cost.range
         cost, plan = self.settings.cost(x, y) - low, self.plans[k]
@@ -682,10 +682,8 @@ class NoisySinkhornDistance(BaseTransportDistance):
         # Each record is in as many pairs as there are other groups, and the budget is for a record.
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
-        options = {
-            "cost_range": settings.cost_range, "reg": settings.reg,
-            "n_iter": self.n_iter, "noise_variance": self.noise_variance,
-        }  # fmt: skip
+        options = {"cost_range": settings.cost_range, "reg": settings.reg, "n_iter": self.n_iter}
+        options["noise_variance"] = self.noise_variance
         make_plan: Any = plan_noisy_sinkhorn
         if self.accounting == "paper":
             make_plan = partial(plan_paper_sinkhorn, adaptive_noise=self.adaptive_noise)

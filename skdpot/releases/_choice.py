@@ -94,10 +94,10 @@ class ChoiceRelease(Release):
         if not n_iter >= 1:
             raise ValueError(f"the expected number must be at least 1, got {n_iter!r}.")
         # With a smaller epsilon, noise would span more of its grid than can be drawn.
-        least = 1e-4
-        if not epsilon >= least:
+        min_epsilon = 1e-4
+        if not epsilon >= min_epsilon:
             raise ValueError(
-                f"epsilon must be at least {least}, got {epsilon!r}: below that, nothing "
+                f"epsilon must be at least {min_epsilon}, got {epsilon!r}: below that, nothing "
                 "but noise would be selected."
             )
         self.stop, self.epsilon = Fraction(1, int(n_iter)), float(epsilon)

@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.charging import ExpectedError
+from skdpot.privacy.noise import NoiseSource
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases._sums import NoisyRelease, VectorRelease
 
@@ -218,7 +218,7 @@ class HistogramRelease(NoisyRelease):
         return counts
 
     def run(
-        self, values: tuple[np.ndarray, np.ndarray], source: Any
+        self, values: tuple[np.ndarray, np.ndarray], source: NoiseSource
     ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
         """Release the groups of records ``(V, codes)``, all in one process, as `groups_of` does."""
         return self.groups_of(self.add_noise(self.values(*values), source))

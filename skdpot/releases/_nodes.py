@@ -113,7 +113,9 @@ def fineness(multipliers: np.ndarray) -> np.ndarray:
     return np.ldexp(1.0, bits)
 
 
-def grid_values(values: np.ndarray, low: Any, high: Any, units: np.ndarray) -> np.ndarray:
+def grid_values(
+    values: np.ndarray, low: float, high: float | np.ndarray, units: np.ndarray
+) -> np.ndarray:
     """Return values above `low` in grid units, as integers; NaN counts as `low`."""
     inside = np.clip(np.where(np.isnan(values), low, values), low, high)
     return np.floor((inside - low) / units + 0.5).astype(np.int64)
@@ -137,12 +139,12 @@ def check_values(values: Any, n_edges: int) -> np.ndarray:
     return found
 
 
-def rounded_down_share(epsilon: np.ndarray, count: Any) -> np.ndarray:
+def rounded_down_share(epsilon: np.ndarray, count: int | np.ndarray) -> np.ndarray:
     """Return an amount that, added up `count` times, is at most epsilon."""
     return epsilon / count / (1 + math.ulp(1.0) * 4)
 
 
-def spherical_slack(degree: Any) -> np.ndarray:
+def spherical_slack(degree: int | np.ndarray) -> np.ndarray:
     """Return the part of a round's epsilon that covers the rounding of a length, in d dimensions.
 
     It is ``k (2.4 d + 2000) + 3 h`` for the best h, where k bounds the relative error of the length
@@ -462,7 +464,7 @@ class UtilityRelease(Release):
         """Return the event of one node's release, the charge to a ledger of the node."""
 
     @abstractmethod
-    def estimate(self, released: Any) -> np.ndarray:
+    def estimate(self, released: np.ndarray) -> np.ndarray:
         """Return the mean of every edge's parameter, given its release; private by post-processing.
 
         A parameter is assumed to be uniform over the declared range. If parameters are independent
@@ -558,7 +560,7 @@ class UtilityNoise(UtilityRelease):
         noise, uniform = 2.0 * self.scales[self._of_edge] ** 2, self.spread**2
         return math.sqrt(float(np.mean(noise * uniform / (noise + uniform))))
 
-    def run(self, values: Any, source: Any) -> np.ndarray:
+    def run(self, values: Any, source: NoiseSource | Sequence[NoiseSource]) -> np.ndarray:
         """Return noisy parameters: unbiased, and often beyond the range."""
         parameters = check_values(values, len(self._of_edge))
         units = self._units[self._of_edge]
@@ -568,7 +570,7 @@ class UtilityNoise(UtilityRelease):
         sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
         return self._low + sums * units
 
-    def estimate(self, released: Any) -> np.ndarray:
+    def estimate(self, released: np.ndarray) -> np.ndarray:
         noisy = check_values(released, len(self._of_edge))
         middle = (self._low + self._high) / 2
         scales = self.scales[self._of_edge]
@@ -699,7 +701,7 @@ class UtilityResponse(UtilityRelease):
         answering = (self.n_answers / np.maximum(self._degrees, 1))[self._of_edge]
         return self.spread * math.sqrt(float(np.mean(1.0 - answering * explained)))
 
-    def run(self, values: Any, source: Any) -> np.ndarray:
+    def run(self, values: Any, source: NoiseSource | Sequence[NoiseSource]) -> np.ndarray:
         """Return levels from 0, and -1 for an edge that does not answer."""
         levels = self._levels_of(check_values(values, len(self._of_edge)))
         return draw_for_nodes(
@@ -708,7 +710,7 @@ class UtilityResponse(UtilityRelease):
             lambda stream, nodes, edges: self._answer(stream, levels[edges], nodes),
         )
 
-    def estimate(self, released: Any) -> np.ndarray:
+    def estimate(self, released: np.ndarray) -> np.ndarray:
         numbers = check_values(released, len(self._of_edge))
         n_levels, keep = self.n_levels[self._of_edge], self._keep[self._of_edge]
         width = self._high - self._low
@@ -738,7 +740,7 @@ class UtilityResponse(UtilityRelease):
         return np.where(rank < self.n_answers[nodes][of_edge], answers, -1)
 
 
-def explained_share(epsilon: Any, n_levels: Any) -> Any:
+def explained_share(epsilon: float | np.ndarray, n_levels: int | np.ndarray) -> np.ndarray:
     """Return the share of a uniform parameter's variance that an answer explains.
 
     It is ``p^2 (1 - 1 / k^2)`` for k levels, with ``p = (exp(epsilon) - 1) / (exp(epsilon) + k -
@@ -754,7 +756,7 @@ def explained_share(epsilon: Any, n_levels: Any) -> Any:
     return _kept(epsilon, k) ** 2 * (1.0 - 1.0 / k**2)
 
 
-def _kept(epsilon: Any, n_levels: Any) -> Any:
+def _kept(epsilon: float | np.ndarray, n_levels: np.ndarray) -> np.ndarray:
     """Return the probability with which a level is kept."""
     epsilon = np.asarray(epsilon, dtype=np.float64)
     return -np.expm1(-epsilon) / (1.0 + (n_levels - 1.0) * np.exp(-epsilon))
@@ -783,4 +785,7 @@ def _best_answers(epsilon: float, degree: int) -> int:
 
 
 # Releases of utilities, by the names of their mechanisms.
-UTILITY_MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}
+UTILITY_MECHANISMS: dict[str, type[UtilityRelease]] = {
+    "input": UtilityResponse,
+    "input_laplace": UtilityNoise,
+}

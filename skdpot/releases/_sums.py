@@ -84,7 +84,7 @@ class NoisyRelease(Release):
     A subclass sets ``_noise``.
     """
 
-    _noise: Any
+    _noise: "VectorRelease"
 
     @property
     def event(self) -> DpEvent | None:

@@ -293,7 +293,9 @@ class BaseLocalSampler(
         size = max(1, min(in_cache, -(-n_users // n_chunks)))
         return tuple(slice(start, start + size) for start in range(0, n_users, size))
 
-    def _map(self, function: Callable[..., Any], chunks: Any, *per_user: Any) -> np.ndarray:
+    def _map(
+        self, function: Callable[..., Any], chunks: tuple[slice, ...], *per_user: Any
+    ) -> np.ndarray:
         """Apply a function to every chunk of the arrays `per_user`, and stack the results.
 
         Workers are threads unless another joblib backend is active.

@@ -22,6 +22,8 @@ from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
 
+# Takes users' distributions, as rows.
+Projection = Callable[[Any], np.ndarray]
 # Base measures that a user gives: a multiple of the uniform one, or any.
 _MEASURES = [Interval(Real, 0, 1, closed="right"), "array-like"]
 
@@ -100,7 +102,7 @@ class BaseDistributionSampler(BaseLocalSampler):
     @abstractmethod
     def _plan_projection(
         self, cost: np.ndarray, epsilon: float
-    ) -> tuple[Callable[[Any], np.ndarray], np.ndarray, dict[str, float]]:
+    ) -> tuple[Projection, np.ndarray, dict[str, float]]:
         """Return the projection for costs between input and output points."""
 
     def _validate(self, X, reset=True):
@@ -276,7 +278,9 @@ class BaseDistributionSampler(BaseLocalSampler):
         return self.output_points_.shape[1] if self.output == "points" else 1
 
 
-def _draw(project: Any, draws: BoundedRatioMechanism, rows: Any, bits: np.ndarray) -> np.ndarray:
+def _draw(
+    project: Projection, draws: BoundedRatioMechanism, rows: Any, bits: np.ndarray
+) -> np.ndarray:
     """Return the indices of outputs, drawn by uniform random bits."""
     # A caller may have made underflow an error, which the values of a row could raise.
     with np.errstate(all="ignore"):
@@ -285,7 +289,7 @@ def _draw(project: Any, draws: BoundedRatioMechanism, rows: Any, bits: np.ndarra
 
 
 def _worst_costs(
-    project: Any, cost: np.ndarray, base: np.ndarray, worst: float | None
+    project: Projection, cost: np.ndarray, base: np.ndarray, worst: float | None
 ) -> tuple[float, float] | None:
     """Return the expected cost of a sample for the worst user, and without any data.
 
@@ -299,7 +303,7 @@ def _worst_costs(
     return float(worst), float(np.max(cost @ base) / np.sum(base))
 
 
-def _transport_costs(project: Any, cost: np.ndarray, rows: Any) -> np.ndarray:
+def _transport_costs(project: Projection, cost: np.ndarray, rows: Any) -> np.ndarray:
     """Return the transport costs from users' distributions to their projections."""
     return transport.transport_costs(rows, project(rows), cost)
 

@@ -8,12 +8,12 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 import joblib
@@ -260,7 +260,7 @@ def _task(keys: "KeyFile", facts: dict[str, Any], number: int, **known: Any) -> 
     return FileTask(number, source, target, key, seed, **known)
 
 
-def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Any) -> None:
+def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Callable) -> None:
     """Check the targets of files that are done, draw the others, and erase the key."""
     tasks = []
     for number, (_, target) in enumerate(facts["files"]):
@@ -327,7 +327,7 @@ def _refuse_targets(files: list[list[str]]) -> None:
             )
 
 
-def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
+def _plan(sampler: Any, ledger: PrivacyLedger, n_samples: Any) -> ReleasePlan:
     """Return the plan of the samples of each file, or raise."""
     if not isinstance(sampler, BaseLocalSampler):
         raise TypeError(f"sampler must be a local sampler, got an object of {type(sampler)}.")
@@ -409,7 +409,9 @@ def _warn_of_copies(names: list[str], digests: Sequence[str]) -> None:
         )
 
 
-def _work(kind: Any, sampler: str, task: Any, *, read: Any, n_samples: int, prefix: str) -> tuple:
+def _work(
+    kind: type, sampler: str, task: FileTask, *, read: Any, n_samples: int, prefix: str
+) -> tuple:
     """Return a file's number, and its token, users and digest; or the digest of its samples.
 
     It runs anywhere, knows no ledger, and draws what was charged. `sampler` is the text of the
@@ -450,7 +452,7 @@ def _work(kind: Any, sampler: str, task: Any, *, read: Any, n_samples: int, pref
 
 
 @lru_cache(maxsize=8)
-def _loaded(kind: Any, text: str) -> Any:
+def _loaded(kind: type, text: str) -> Any:
     """Return the fitted sampler of a text; nothing in it is executed."""
     told = json.loads(text)
     sampler = kind(**told["parameters"]).fit(np.ones((1, told["n_features"])))
@@ -502,7 +504,7 @@ def _digest_of_users(users: Any) -> bytes:
     return digest.digest()
 
 
-def _sync(file: Any) -> None:
+def _sync(file: BinaryIO) -> None:
     """Make an open file durable."""
     file.flush()
     os.fsync(file.fileno())
@@ -539,7 +541,7 @@ class KeyFile:
         Digests of the targets of files that are done, by the numbers of the files.
     """
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.claim: dict[str, Any] = {}
         self.results: dict[int, str] = {}

@@ -132,15 +132,15 @@ class SphericalProjectionSampler(BaseLocalSampler):
     def _validate_users(self, X):
         X = self._validate(X, reset=False)
         # A row of zeros has no direction, and its number alone is told.
-        largest = np.abs(X).max(axis=1)
-        empty = np.flatnonzero(largest == 0)
+        maxima = np.abs(X).max(axis=1)
+        empty = np.flatnonzero(maxima == 0)
         if empty.size:
             raise ValueError(
                 f"row {empty[0]} is all zero, so it has no direction. Give it one that does not "
                 "depend on anybody's data, such as all ones: its absence reveals that it is empty."
             )
         # Scaled before squares are added, which could overflow or underflow.
-        X = X / largest[:, None]
+        X = X / maxima[:, None]
         return X / np.linalg.norm(X, axis=1, keepdims=True)
 
     def _run(self, plan, data):

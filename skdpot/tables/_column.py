@@ -264,12 +264,15 @@ class Column:
         # The type alone decides: a private column is refused for no value.
         are_text = [isinstance(label, str) for label in self.values]
         holds_none = all(are_text) if kind in "biuf" else kind in "UST" and not any(are_text)
+        # Labels that an open fit has found may be periods or intervals themselves.
+        if kind == "V":
+            holds_none = all(isinstance(label, str | Real) for label in self.values)
         if not holds_none:
             return []
         return [
             f"column {self.name!r} has text where numbers or truth values are declared, or the "
-            "other way round (the number 1 is not the text '1'): convert the column, as none of it "
-            "would be a declared label"
+            "other way round (the number 1 is not the text '1'), or periods or intervals: convert "
+            "the column, as none of it would be a declared label"
         ]
 
     @property
@@ -681,7 +684,7 @@ def _number_of(value: Any, unit: str) -> float | None:
     return result_of(lambda: np.nan if is_missing(value) else date_number(value, unit), None)
 
 
-def _kind_of(value: Any) -> Any:
+def _kind_of(value: Any) -> tuple[type | None, str]:
     """Return the type of dates that all values of a column have, if there is one."""
     kinds = (str, datetime.datetime, datetime.date)
     kind = next((kind for kind in kinds if isinstance(value, kind)), None)

@@ -12,6 +12,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -79,6 +80,11 @@ class Table:
     def names(self) -> list[Any]:
         """Return the names of the columns, or positions if there are none."""
         if self.container == "array":
+            if len(self.X.shape) != 2:
+                raise ValueError(
+                    "X must be a table of rows and columns. A column becomes one by to_frame(), a "
+                    "file by pandas.read_csv, a list of dictionaries by pandas.DataFrame."
+                )
             return list(range(self.X.shape[1]))
         return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
 
@@ -122,7 +128,8 @@ class Table:
 def kind_of(column: Any) -> str:
     """Return NumPy's letter for what the type of a column holds, "O" for anything.
 
-    No value decides about it.
+    "V" is for periods and intervals of pandas, which are no numbers, labels or dates. No value
+    decides about it.
 
     Examples
     --------
@@ -136,9 +143,12 @@ def kind_of(column: Any) -> str:
     own = getattr(series.to_native() if isinstance(series, nw.Series) else series, "dtype", None)
     if isinstance(own, np.dtype):
         return own.kind
+    within = getattr(getattr(own, "categories", None), "dtype", None)
+    if {type(own).__name__, type(within).__name__} & {"PeriodDtype", "IntervalDtype"}:
+        return "V"
     if not isinstance(series, nw.Series):
         return "O"
-    dtype: Any = series.dtype
+    dtype = series.dtype
     kinds = {
         "b": dtype == nw.Boolean,
         "i": dtype.is_signed_integer(),
@@ -268,7 +278,7 @@ def make_table(
     if container == "array":
         return as_array(list(map(_whole_numbers, columns, dtypes)))
     try:
-        library: Any = importlib.import_module(container)
+        library = importlib.import_module(container)
     except ImportError:
         raise ImportError(
             f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
@@ -304,7 +314,7 @@ def _whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
     return values
 
 
-def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
+def _pandas_series(pandas: ModuleType, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
     if values.dtype.kind == "f" and pandas.api.types.is_integer_dtype(dtype):
         # Whole numbers are integers again; missing or other ones may have no place in the type.

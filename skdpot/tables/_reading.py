@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import result_of, to_display
+from skdpot.privacy.checks import redact_errors, result_of, to_display
 from skdpot.tables import _frames
 from skdpot.tables._column import (
     NOMINAL,
@@ -81,7 +81,7 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
     if table.container != "array":
         _check_names(checked_names(table), names)
         names = table.names
-    elif len(table.X.shape) != 2 or table.X.shape[1] != len(names):
+    elif len(table.names) != len(names):
         raise ValueError(
             f"the table must have the {len(names)} columns of the schema, got an array of shape "
             f"{('n', *table.X.shape[1:])}."
@@ -454,7 +454,9 @@ def _labels_in(table: _frames.Table, column: Column, missing: str) -> list[Any]:
     is_enum = column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
     if is_enum or getattr(column.dtype, "ordered", False):
         return list(column.dtype.categories)
-    labels = set(labels_of(table, column, missing).tolist())
+    found = labels_of(table, column, missing).tolist()
+    wrong = f"column {column.name!r} of X holds lists or dictionaries, which are no labels."
+    labels = redact_errors(lambda: set(found), wrong)
     if column.kind == ORDINAL and any(isinstance(label, str) for label in labels):
         raise ValueError(
             f"column {column.name!r} is declared ordinal, and its labels are text, which has no "
@@ -565,6 +567,8 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
             "missing values, lists, or floating-point numbers that may stand for several people "
             "(from 2**53 on). Leave these rows out, or read names as text."
         )
+    if not number:
+        raise ValueError("groups names nobody: give the person of each row, not a missing value.")
     if len(set(map(_kind_of, number))) > 1:
         raise ValueError(
             "groups names people by values of different types, such as 7 and '7', and one person "

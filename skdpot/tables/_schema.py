@@ -357,12 +357,17 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     """
     if isinstance(schema, str | os.PathLike):
         text, source = str(schema), "the text"
-        if not text.lstrip().startswith("{"):
-            text, source = Path(schema).read_text(encoding="utf-8"), f"the file {text!r}"
         try:
-            schema = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"schema must be JSON, but {source} is not: {error}.") from None
+            if not text.lstrip().startswith(("{", "[")):
+                source = f"the file {text!r}"
+                # Editors of Windows begin a file with a mark.
+                text = Path(schema).read_text(encoding="utf-8-sig")
+            schema = json.loads(text, object_pairs_hook=_each_once)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"schema must be JSON, but {source} is not: {error}. `python -m skdpot template` "
+                "writes one to be filled in."
+            ) from None
     if not isinstance(schema, Mapping):
         return {}, None
     # A number declares no column, so that one may have this name, too.
@@ -370,7 +375,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
         if form != 1:
             raise ValueError(f"the schema is of format {form}; this version of skdpot reads 1.")
         schema = {name: declared for name, declared in schema.items() if name != "format"}
-    listed: Any = schema.get("columns")
+    listed = schema.get("columns")
     # A list of columns is the plain form of a schema, and not the declaration of a column.
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
     if not is_list or not all(isinstance(one, Mapping) and "name" in one for one in listed):
@@ -379,6 +384,12 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     if len(columns) < len(listed):
         raise ValueError("the schema declares a column twice.")
     return columns, schema.get("target")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(named := dict(pairs)) < len(pairs):
+        raise ValueError("it has a name twice")
+    return named
 
 
 def _has_gap(declared: Any) -> bool:
@@ -464,10 +475,10 @@ def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _col
         integer = True
         ends = [_column.date_number(ends[0], unit), _column.last_number(ends[1], unit)]
     # Integers up to this magnitude, and differences of two of them, are doubles.
-    largest = 2**51 if integer else _column.LARGEST_BOUND
+    max_magnitude = 2**51 if integer else _column.LARGEST_BOUND
     numbers = len(ends) == 2 and all(isinstance(end, Real) for end in ends)
     whole = not integer or (numbers and all(end % 1 == 0 for end in ends))
-    if not (numbers and whole and -largest <= ends[0] < ends[1] <= largest):
+    if not (numbers and whole and -max_magnitude <= ends[0] < ends[1] <= max_magnitude):
         why = "bounds of integers are whole numbers" if numbers and not whole else ""
         why = "low must be below high" if numbers and not ends[0] < ends[1] else why
         raise ValueError(_wrong(name, bounds, why))

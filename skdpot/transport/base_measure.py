@@ -651,16 +651,16 @@ def _solve_log_threshold(shape, gain, half_order):
         return half_order * (log_z + _LOG_4) + cap - (log_mean + cost_in_cap)
 
     # The cost at the edge of the cap never exceeds the mean cost of a uniform output.
-    largest = log_mean / half_order - _LOG_4
-    if excess(largest) <= 0:
-        return largest
+    highest = log_mean / half_order - _LOG_4
+    if excess(highest) <= 0:
+        return highest
     if excess(log_smallest) >= 0:
         raise ValueError(
             "epsilon is too large for this number of features and this order: the optimal cap is "
             "smaller than the smallest float. Choose a smaller epsilon."
         )
     # As tight as brentq allows.
-    return brentq(excess, log_smallest, largest, xtol=1e-16, rtol=4 * np.finfo(np.float64).eps)
+    return brentq(excess, log_smallest, highest, xtol=1e-16, rtol=4 * np.finfo(np.float64).eps)
 
 
 def _log_mean_cost(shape, half_order):

@@ -74,8 +74,8 @@ def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> flo
     >>> certifiable_gap(1000, 1000, 0.0, 1.0) < 2e-11
     True
     """
-    largest = max(abs(low), abs(high))
-    return 40 * (n_rows + n_columns + 16) * _EPS * (high - low) + 2 * _EPS * largest
+    max_magnitude = max(abs(low), abs(high))
+    return 40 * (n_rows + n_columns + 16) * _EPS * (high - low) + 2 * _EPS * max_magnitude
 
 
 def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
@@ -204,10 +204,8 @@ def cheapest_flow(cost: Any, supplies: np.ndarray, demands: np.ndarray) -> tuple
     with warnings.catch_warnings():
         # Its warnings are in the log, too, and there they become an error.
         warnings.simplefilter("ignore")
-        flow, log = emd(
-            supplies.astype(np.float64), demands.astype(np.float64), cost,
-            numItermax=2**63, log=True, center_dual=False,
-        )  # fmt: skip
+        masses = supplies.astype(np.float64), demands.astype(np.float64)
+        flow, log = emd(*masses, cost, numItermax=2**63, log=True, center_dual=False)
     if log["warning"] is not None:
         raise RuntimeError(f"POT has found no plan: {log['warning']}")
     return flow, log["v"]
@@ -277,10 +275,8 @@ def repeated_transport(a: np.ndarray, b: np.ndarray) -> Callable[[np.ndarray], T
         unit = float(cost.max())
         scaled, n_quanta = cost / (unit or 1.0), math.floor(LARGEST_COST / (sum(cost.shape) + 2))
         # At the end of a call all mass flows: where none does yet, this is the first one.
-        run(
-            transport_again, 1e-4 * cost.size, np.rint(n_quanta * scaled), *masses,
-            not flow.any(), tree, flow, at_root, arc_cost, prices,
-        )  # fmt: skip
+        state = not flow.any(), tree, flow, at_root, arc_cost, prices
+        run(transport_again, 1e-4 * cost.size, np.rint(n_quanta * scaled), *masses, *state)
         nodes = np.flatnonzero(flow)
         parents = tree[nodes, PARENT]
         # An arc joins a row and a column, and rows have the lower numbers.

@@ -180,15 +180,15 @@ def normalise_rows(weights):
     if rows.data.size and rows.data.min() < 0:
         raise ValueError("weights must be non-negative.")
     # Division by the largest weight first, so sums neither overflow nor vanish.
-    largest = rows.max(axis=1).toarray().ravel()
-    empty = np.flatnonzero(largest == 0)
+    maxima = rows.max(axis=1).toarray().ravel()
+    empty = np.flatnonzero(maxima == 0)
     if empty.size:
         raise ValueError(
             f"row {empty[0]} is all zero, so it is no distribution. Give it weights that do not "
             "depend on anybody's data, such as all ones: its absence reveals that it is empty."
         )
     lengths = np.diff(rows.indptr)
-    rows.data /= np.repeat(largest, lengths)
+    rows.data /= np.repeat(maxima, lengths)
     rows.data /= np.repeat(np.asarray(rows.sum(axis=1)).ravel(), lengths)
     rows.eliminate_zeros()
     return rows
@@ -297,10 +297,10 @@ def cheapest_in_box(prices, lower, upper, filling):
 @part
 def smallest_difference(costs, prices):
     """Return ``min(costs - prices)``; both are finite."""
-    least = costs[0] - prices[0]
+    minimum = costs[0] - prices[0]
     for j in range(len(prices)):
-        least = lesser(costs[j] - prices[j], least)
-    return least
+        minimum = lesser(costs[j] - prices[j], minimum)
+    return minimum
 
 
 @part

@@ -107,13 +107,13 @@ def _step_columns(v, q, free, lower, upper, relax):
 @leaf(fastmath=FAST)
 def _sharpen(kernel, u, v):
     """Absorb the scalings into the kernel and halve the regularisation."""
-    # Squares of less than `least` would be subnormal, which takes much longer.
-    least, ceiling = np.float32(9e-11), np.float32(1e15)
+    # Squares of less than `lowest` would be subnormal, which takes much longer.
+    lowest, ceiling = np.float32(9e-11), np.float32(1e15)
     floor = np.float32(1e-20)
     for i in range(len(u)):
         row = kernel[i]
         for j in range(len(v)):
-            entry = max(min(u[i] * row[j] * v[j], ceiling), least)
+            entry = max(min(u[i] * row[j] * v[j], ceiling), lowest)
             row[j] = max(entry * entry, floor)
 
 
@@ -272,7 +272,7 @@ def _halve(kernel, state, is_first):
 
 @part
 def warm_potential(
-    rows, weights, lower, upper, kernel, row_minima, reg, ratio, n_sweeps, least, nu, potential
+    rows, weights, lower, upper, kernel, row_minima, reg, ratio, n_sweeps, min_mass, nu, potential
 ):
     """Anneal until the regularisation is at most `ratio` times the estimated cost; return it.
 
@@ -286,7 +286,7 @@ def warm_potential(
     kept, kept_weights = np.empty(len(rows), np.int64), np.empty(len(rows))
     for i in range(len(rows)):
         # Points of little mass cost as much time as others, and hardly move the start.
-        if weights[i] * len(rows) >= least:
+        if weights[i] * len(rows) >= min_mass:
             kept[n_kept], kept_weights[n_kept] = rows[i], weights[i]
             total += weights[i]
             n_kept += 1
@@ -503,16 +503,12 @@ class Projector:
         return result
 
     def _arguments(self, weights, result):
-        return (
-            *_csr_arrays(weights), self.cost, self.lower[None], self.upper[None],
-            *self.integer_bounds, self.row_maxima, *self.start, *result,
-        )  # fmt: skip
+        bounds = self.lower[None], self.upper[None], *self.integer_bounds
+        return *_csr_arrays(weights), self.cost, *bounds, self.row_maxima, *self.start, *result
 
     def _anneal_arguments(self, weights, result):
-        return (
-            *_csr_arrays(weights), self.cost, self.lower, self.upper, *self.start, self.tol,
-            self.max_iter, *result,
-        )  # fmt: skip
+        given = self.cost, self.lower, self.upper, *self.start, self.tol, self.max_iter
+        return *_csr_arrays(weights), *given, *result
 
     def _anneal(self, weights):
         """Project rows by the entropic solver, and those that it does not certify by the other."""
@@ -689,12 +685,10 @@ def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
         )
     cost, unit = _in_units_of_its_range(cost)
     costs = np.empty(len(targets))
-    run(
-        _project_rows, _seconds(np.diff(rows.indptr), cost.shape[1]), *_csr_arrays(rows), cost,
-        targets, targets,
-        *integer_bounds(targets, targets), cost.max(axis=1), *starting_kernel(cost),
-        np.empty(targets.shape), costs, np.empty(len(targets)),
-    )  # fmt: skip
+    seconds = _seconds(np.diff(rows.indptr), cost.shape[1])
+    bounds = targets, targets, *integer_bounds(targets, targets)
+    given = *_csr_arrays(rows), cost, *bounds, cost.max(axis=1), *starting_kernel(cost)
+    run(_project_rows, seconds, *given, np.empty(targets.shape), costs, np.empty(len(targets)))
     return costs * unit
 
 

@@ -435,17 +435,17 @@ def _first_forest(
         amount[j] = min(max(share, smallest[j]), largest[j])
     attempt = 0
     while True:
-        fixed, least, most = np.int64(0), np.int64(0), np.int64(0)
+        fixed, lowest, highest = np.int64(0), np.int64(0), np.int64(0)
         for j in range(len(amount)):
             if is_free[j]:
                 amount[j] = largest[j]
-                least += smallest[j]
-                most += largest[j]
+                lowest += smallest[j]
+                highest += largest[j]
             else:
                 fixed += amount[j]
         attempt += 1
         # If nothing is free, the amounts add up to the total, and any forest of them is feasible.
-        is_last = attempt > attempts or not least <= TOTAL_MASS - fixed <= most
+        is_last = attempt > attempts or not lowest <= TOTAL_MASS - fixed <= highest
         if is_last:
             for j in range(len(amount)):
                 is_free[j] = False
@@ -597,15 +597,15 @@ def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
                 row_cost = cost[used[i]]
                 if not any_below(row_cost, column_prices, price[i] - tolerance):
                     continue
-                best, least = 0, np.inf
+                best, min_value = 0, np.inf
                 for j in range(n_columns):
                     value = row_cost[j] - column_prices[j]
                     # Further violated arcs of the row are candidates from now on.
                     if value - price[i] < -tolerance and size < len(rows):
                         rows[size], columns[size], costs[size] = i, j, row_cost[j]
                         size += 1
-                    if value < least:
-                        best, least = j, value
+                    if value < min_value:
+                        best, min_value = j, value
                 pivots += _pivot_on(basis, n_rows, i, best, row_cost[best], tolerance)
         # No arc at all is violated: the flow is the cheapest.
         if pivots == 0:
@@ -674,12 +674,12 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
     first_width = 1.0 / 24.0
     n_rows, n_columns = cost.shape
     rows = np.empty(n_rows, np.int64)
-    largest = 0.0
+    max_cost = 0.0
     for i in range(n_rows):
         rows[i] = i
         for j in range(n_columns):
             # The width of candidates is relative to it.
-            largest = max(largest, cost[i, j])
+            max_cost = max(max_cost, cost[i, j])
     arc_rows, arc_columns = np.empty(cost.size, np.uint32), np.empty(cost.size, np.uint32)
     size = 0
     if is_first:
@@ -687,12 +687,12 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
         # Without prices of an entropic solution, those that answer zeros tell which arcs are cheap.
         c_transform(cost, rows, row_prices, zeros, row_prices, column_prices)
         arc_rows, arc_columns, size = _candidate_arcs(
-            cost, rows, row_prices, column_prices, first_width * largest
+            cost, rows, row_prices, column_prices, first_width * max_cost
         )
+        rest, is_free = amount.copy(), np.zeros(n_columns, np.bool_)
         forest = _greedy_forest(
-            cost, rows, supply, row_prices, amount.copy(), np.zeros(n_columns, np.bool_),
-            arc_rows[:size], arc_columns,
-        )  # fmt: skip
+            cost, rows, supply, row_prices, rest, is_free, arc_rows[:size], arc_columns
+        )
         connect_forest(n_rows, np.int64(n_rows), tree, flow, at_root, forest[0], forest[1])
     _price_tree(cost, rows, tree, price, arc_cost, at_root)
     basis = (tree, price, arc_cost, flow, amount, at_root, amount, amount)

@@ -33,7 +33,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,10 @@ def exponentials(values, scratch):
 # Minus infinity must be allowed, of columns without weight.
 @part(fastmath={"nnan", "nsz", "reassoc", "contract"})
 def _largest(values):
-    largest = values[0]
+    maximum = values[0]
     for j in range(len(values)):
-        largest = max(largest, values[j])
-    return largest
+        maximum = max(maximum, values[j])
+    return maximum
 
 
 @part(fastmath=True)
@@ -119,9 +119,9 @@ def _total(values):
 def _finish_row(exponents, scratch, weight, columns):
     """Return the potential of a row, add the row to the plan's columns, and leave it normalised."""
     # A common factor of the row cancels, and no exponential is above 1.
-    largest = _largest(exponents)
+    maximum = _largest(exponents)
     for j in range(len(exponents)):
-        exponents[j] -= largest
+        exponents[j] -= maximum
     exponentials(exponents, scratch)
     total = _total(exponents)
     # One division for the row, and products for its entries.
@@ -129,7 +129,7 @@ def _finish_row(exponents, scratch, weight, columns):
     for j in range(len(exponents)):
         exponents[j] *= inverse
         columns[j] += weight * exponents[j]
-    return -(largest + math.log(total))
+    return -(maximum + math.log(total))
 
 
 @kernel(fastmath={"contract"})
@@ -180,8 +180,8 @@ def refuse_degrees(metric: Any, points: Any) -> None:
     Traceback (most recent call last):
     ValueError: metric='haversine' needs latitude and longitude in radians, and there are ...
     """
-    largest = [np.abs(np.atleast_2d(each)).max(axis=0) for each in points]
-    beyond = any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in largest)
+    magnitudes = [np.abs(np.atleast_2d(each)).max(axis=0) for each in points]
+    beyond = any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in magnitudes)
     if metric == "haversine" and beyond:
         raise ValueError(
             "metric='haversine' needs latitude and longitude in radians, and there are latitudes "
@@ -233,10 +233,8 @@ class Costs(ABC):
         kept : ndarray of shape (n, m) or (0, 0)
             Receives the rows of the plan, scaled to sum 1, unless it is empty.
         """
-        answer_matrix(
-            self.panel(rows), self.low, reg, biased, weights[rows], potential[rows], columns,
-            kept[rows],
-        )  # fmt: skip
+        of_rows = weights[rows], potential[rows], columns, kept[rows]
+        answer_matrix(self.panel(rows), self.low, reg, biased, *of_rows)
 
     def panel(self, rows: slice) -> np.ndarray:
         """Return the costs of some rows; subclasses have this, or an `answer` of their own."""
@@ -356,10 +354,9 @@ class PointCosts(Costs):
         self._y_columns = np.ascontiguousarray(self.y.T)
 
     def answer(self, rows, biased, weights, reg, potential, columns, kept):
-        answer_points(
-            self.x[rows], self._y_columns, self.squared, self.high, reg,
-            biased, weights[rows], potential[rows], columns, kept[rows],
-        )  # fmt: skip
+        of_rows = weights[rows], potential[rows], columns, kept[rows]
+        points = self.x[rows], self._y_columns
+        answer_points(*points, self.squared, self.high, reg, biased, *of_rows)
 
     def transposed(self) -> "PointCosts":
         return PointCosts(self.y, self.x, squared=self.squared, high=self.high)
@@ -376,7 +373,7 @@ def half_step(
     a: np.ndarray,
     b: np.ndarray,
     reg: float,
-    executor: Any,
+    executor: ThreadPoolExecutor | None,
     kept: np.ndarray = _NOTHING,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the row potentials that answer g, and the columns of their plan.
@@ -401,7 +398,9 @@ def half_step(
 class KeptPlan:
     """A plan with exact rows that is scaled as long as the potentials stay near those it has."""
 
-    def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
+    def __init__(
+        self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: ThreadPoolExecutor | None
+    ) -> None:
         self.costs, self.a, self.b, self._executor = costs, a, b, executor
         self._rows = np.empty(costs.shape)
         height = max(1, _PANEL_SIZE // costs.shape[1])
@@ -447,12 +446,12 @@ class KeptPlan:
         return result
 
 
-def threads(n_threads: int) -> Any:
+def threads(n_threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
     """Return a context whose value runs panels in threads, and is None for a single one."""
     return nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads)
 
 
-def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
+def _run(work: Callable[[int], None], count: int, executor: ThreadPoolExecutor | None) -> None:
     """Call a function with 0, 1, ..., in threads if there are any; errors come through."""
 
     def quietly(k: int) -> None:
@@ -567,7 +566,9 @@ class _SinkhornIteration:
     Potentials are kept in units of the regularisation in force, for costs that begin at 0.
     """
 
-    def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
+    def __init__(
+        self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: ThreadPoolExecutor | None
+    ) -> None:
         self.costs, self.a, self.b = costs, a, b
         self.n_iter = 0
         self.reg = math.nan

@@ -552,9 +552,8 @@ def typed(**dtypes):
 
 
 TYPES = {
-    "dates": (typed(a="datetime64[us]"), "it holds dates"),
     "complex": (typed(a=complex), "type complex128, which is not numeric"),
-    "durations": (typed(a="timedelta64[us]"), "which is not numeric"),
+    "dates": (typed(a="datetime64[us]"), "which is not numeric. Convert"),
     "text": (typed(a="string"), "which is not numeric"),
     "text for numbers": (typed(d="string"), "column 'd' has text where numbers"),
     "text for groups": (typed(g="string"), "'sensitive_features' has text where numbers"),

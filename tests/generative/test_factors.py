@@ -90,6 +90,21 @@ def test_a_target_is_near_what_was_counted(rng, ordered):
     assert (np.abs(target - exact).sum() < 0.04) == ordered
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_nobody_misses_one_of_two_columns_unless_noise_does_not_explain_it(rng, together):
+    shares, deviation, n_records = np.array([0.25, 0.25, 0.2, 0.3]), 80.0, 10_000
+    joint = np.outer(shares, shares)
+    if together:
+        joint = np.pad(np.outer(shares[:3], shares[:3]) / 0.7, (0, 1))
+        joint[3, 3] = 0.3
+    noisy = n_records * joint + deviation * rng.normal(size=joint.shape)
+    each = [shares, shares], [np.arange(4), np.arange(4)]
+    target = pair_target(noisy, deviation, n_records, *each, ordered=False, missing=(3, 3))
+    assert target[3, :3].sum() == pytest.approx(joint[3, :3].sum(), abs=0.001 if together else 0.03)
+    target = pair_target(noisy, deviation, n_records, *each, ordered=False)
+    assert target[3, :3].sum() > 0.005
+
+
 def test_factors_give_rows_the_pairs_that_are_wanted(rng):
     own, components = rng.dirichlet(np.ones(5), size=20), np.sort(rng.integers(20, size=20_000))
     codes = {-1: components % 2, 0: rng.integers(4, size=20_000)}

@@ -672,7 +672,7 @@ def test_a_mistyped_name_makes_no_ledger(tmp_path, capsys):
     given += ["--ledger", tmp_path / "mine.sqlite", "--out", tmp_path / "mine.part"]
     for names, said in (
         (["--owner", "nord", "--labels", "sex"], "'nord' is no owner"),
-        (["--owner", "north", "--labels", "gender"], "'gender' is no column"),
+        (["--owner", "north", "--labels", "gender"], "'gender' is not a column"),
     ):
         assert command("part", tmp_path / "data.csv", *given, *names) == 1
         assert said in capsys.readouterr().err

@@ -262,6 +262,7 @@ def test_what_tells_nothing_is_refused_before_the_charge():
         (distance, np.arange(200.0)[:, None], np.arange(200)),
         (FairBarycenterPreprocessor("g", **repair), everybody[["a", "g"]], None),
         (DPSinkhornGenerator(0.1, schema={"id": identifiers}), everybody[["id"]], None),
+        (PrivateADMMTransport(1e-9, utility_bounds=(0, 1), source_bounds=(0, N)), NUMBERS, None),
     ]  # fmt: skip
     for estimator, X, y in attempts:
         with pytest.raises(ValueError, match="charged, because the release would be useless"):

@@ -137,8 +137,8 @@ def _weighted_signs(X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> 
 def _blocks(X: torch.Tensor, Y: torch.Tensor) -> Iterator[slice]:
     """Yield rows of X whose differences to all rows of Y are few enough to be kept."""
     block_on_gpu = 1 << 26
-    largest = _BLOCK_IN_CACHE if X.device.type == "cpu" else block_on_gpu
-    height = max(1, largest // max(1, Y.numel()))
+    block_size = _BLOCK_IN_CACHE if X.device.type == "cpu" else block_on_gpu
+    height = max(1, block_size // max(1, Y.numel()))
     for start in range(0, len(X), height):
         yield slice(start, start + height)
 

@@ -333,11 +333,11 @@ def choose(
     chosen = systematic_choice(shares, space_filling_order(points, shares), n_support)
     upper, lower, elsewhere = yield from place(chosen)
     # Where shares are nearly a choice already, the largest are it.
-    largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
-    if not (chosen == largest).all():
-        trial = yield from place(largest)
+    with_most_mass = np.sort(np.argsort(-shares, kind="stable")[:n_support])
+    if not (chosen == with_most_mass).all():
+        trial = yield from place(with_most_mass)
         if trial[0] < upper:
-            chosen, (upper, lower, elsewhere) = largest, trial
+            chosen, (upper, lower, elsewhere) = with_most_mass, trial
     for _ in range(most_moves):
         # Couplings stay as they are, and every point may move at once.
         moved = relocated(chosen, elsewhere())

@@ -159,9 +159,9 @@ def free_support_barycenter(
     moving = [group for group in groups if group.weight > 0]
     # A unit of length in which coordinates are about 1, and squares do not overflow.
     smallest_share = 1e-100
-    largest = max(np.abs(group.points).max() for group in moving)
+    max_magnitude = max(np.abs(group.points).max() for group in moving)
     limit = max(np.abs(array).max() for array in [beginning, *arrays])
-    scale = float(max(largest, limit * smallest_share)) or 1.0
+    scale = float(max(max_magnitude, limit * smallest_share)) or 1.0
     for group in groups:
         group.points /= scale
 
@@ -374,7 +374,7 @@ def _relative_to_origin(
     with np.errstate(over="ignore"):
         arrays, start = [array - origin for array in arrays], start - origin
         # Room for sums of squares.
-        largest = max(np.square(array).sum() for array in [*arrays, start])
-    if not math.isfinite(largest):
+        max_square = max(np.square(array).sum() for array in [*arrays, start])
+    if not math.isfinite(max_square):
         raise ValueError("points differ by more than a double can hold: divide them by a number.")
     return arrays, start, origin

@@ -271,8 +271,8 @@ class Group:
         n_terms = sum(self.cost.shape) + self.n_groups + 16
         spread = self.high - self.low + float(np.ptp(potential))
         max_cost = max(abs(self.low), abs(self.high))
-        largest = max_cost + float(np.abs(potential).max())
-        allowance = _EPS * (n_terms * spread + 16 * largest)
+        max_magnitude = max_cost + float(np.abs(potential).max())
+        allowance = _EPS * (n_terms * spread + 16 * max_magnitude)
         allowance += self.n_groups * _EPS * max_cost
         return np.concatenate([[allowance], prices + math.fsum(self.masses * potential)])
 

@@ -128,12 +128,12 @@ class BipartiteNetwork:
     def violation(self, plan: np.ndarray) -> float:
         """Return the largest violation of a bound by a plan."""
         # An amount below 0 violates a bound, too.
-        largest = max(0.0, float(-plan.min(initial=0.0)))
+        violation = max(0.0, float(-plan.min(initial=0.0)))
         for side, values in ((self.targets, plan), (self.sources, plan[self.sources.positions])):
             sums = side.sums(values)
             for excess in (sums - side.upper, side.lower - sums):
-                largest = max(largest, float(excess.max(initial=0.0)))
-        return largest
+                violation = max(violation, float(excess.max(initial=0.0)))
+        return violation
 
 
 def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> BipartiteNetwork:
@@ -252,12 +252,12 @@ def check_feasible(network: BipartiteNetwork) -> None:
     # The marks of the search that failed are the proof, by Hoffman's theorem.
     nodes = np.flatnonzero(stuck[1])
     neighbours = np.unique(needy.neighbours[stuck[1][needy.nodes]])
-    least, most = math.fsum(needy.lower[nodes]), math.fsum(giving.upper[neighbours])
-    if least - most > _TOLERANCE * max(math.fsum(needy.lower), math.fsum(giving.upper)):
+    needed, available = math.fsum(needy.lower[nodes]), math.fsum(giving.upper[neighbours])
+    if needed - available > _TOLERANCE * max(math.fsum(needy.lower), math.fsum(giving.upper)):
         raise ValueError(
             f"The network has no feasible plan: {names} {_names(nodes)} must {verb} at least "
-            f"{least:.10g} in all, but their neighbours, {neighbour_names} {_names(neighbours)}, "
-            f"can {other_verb} at most {most:.10g}."
+            f"{needed:.10g} in all, but their neighbours, {neighbour_names} {_names(neighbours)}, "
+            f"can {other_verb} at most {available:.10g}."
         )
 
 
@@ -514,13 +514,13 @@ def _weighted_level(values, weights, mass, start):
 
 
 @part
-def level_within(values, weights, least, most, start):
+def level_within(values, weights, lower, upper, start):
     """Return the level with a weighted mass above it within bounds; 0 if 0 is such a level."""
     mass = _weighted_above(values, weights, 0.0)[0]
-    if mass > most:
-        return _weighted_level(values, weights, most, start)
-    if mass < least:
-        return _weighted_level(values, weights, least, start)
+    if mass > upper:
+        return _weighted_level(values, weights, upper, start)
+    if mass < lower:
+        return _weighted_level(values, weights, lower, start)
     return 0.0
 
 
@@ -553,10 +553,10 @@ class _Projection:
         """Minimise over the multipliers of the targets and then of the sources; return the plan."""
         targets, sources = self.network.targets, self.network.sources
         amounts = np.empty_like(self.values)
+        values = self.values - self.source_levels[targets.neighbours]
         nearest_on_side(
-            targets.indptr, targets.lower, targets.upper,
-            self.values - self.source_levels[targets.neighbours], self.target_levels, amounts,
-        )  # fmt: skip
+            targets.indptr, targets.lower, targets.upper, values, self.target_levels, amounts
+        )
         values = self.source_values - self.target_levels[sources.neighbours]
         nearest_on_side(
             sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
@@ -623,10 +623,8 @@ class _Projection:
         wanted = np.zeros(len(diagonal))
         wanted[: targets.n_nodes] = np.where(bound & (weights > 0), excess, 0.0)
         with np.errstate(all="ignore"):
-            step = cg(
-                system, wanted, rtol=cg_precision, maxiter=max_cg,
-                M=sparse.diags_array(1.0 / diagonal),
-            )[0]  # fmt: skip
+            inverse = sparse.diags_array(1.0 / diagonal)
+            step, _ = cg(system, wanted, rtol=cg_precision, maxiter=max_cg, M=inverse)
         return step[: targets.n_nodes], step[targets.n_nodes :]
 
 
@@ -677,13 +675,13 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
         return amounts.copy()
     unit, projection = max_bound(network), _Projection(network, amounts)
     plan = projection.sweep()
-    best, least = plan, np.inf
+    best, error_of_best = plan, np.inf
     for _ in range(max_sweeps):
         excess = projection.excess(plan)
         error = float(np.abs(excess).max(initial=0.0))
         # Newton steps may overshoot near the end: the best plan so far is kept.
-        if error < least:
-            best, least = plan, error
+        if error < error_of_best:
+            best, error_of_best = plan, error
         if error <= _PRECISION * unit:
             break
         plan = projection.advance(plan, excess)
@@ -692,10 +690,10 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     cleaned, _ = rounded(network, best)
     if cleaned is not None:
         return cleaned
-    if least > accepted_distance * unit:
+    if error_of_best > accepted_distance * unit:
         check_feasible(network)
         raise RuntimeError(
-            f"The projection onto the feasible plans stopped {least:.3g} away from them: divide "
-            "bounds and amounts by a number, so that both are near one."
+            f"The projection onto the feasible plans stopped {error_of_best:.3g} away from them: "
+            "divide bounds and amounts by a number, so that both are near one."
         )
     return best

@@ -95,16 +95,16 @@ class QuadraticUtility:
             raise ValueError("curvatures must be non-negative.")
         object.__setattr__(self, "curvatures", curvatures)
 
-    def value(self, amounts: Any) -> np.ndarray:
+    def value(self, amounts: np.ndarray) -> np.ndarray:
         """Return the utility of the amount on every edge."""
         amounts = np.asarray(amounts)
         return (self.slopes - 0.5 * self.curvatures * amounts) * amounts
 
-    def derivative(self, amounts: Any) -> np.ndarray:
+    def derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the marginal utility."""
         return self.slopes - self.curvatures * np.asarray(amounts)
 
-    def second_derivative(self, amounts: Any) -> np.ndarray:
+    def second_derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the derivative of the marginal utility."""
         return -self.curvatures + np.zeros_like(amounts)
 
@@ -176,15 +176,15 @@ class LogUtility:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "scales", scales)
 
-    def value(self, amounts: Any) -> np.ndarray:
+    def value(self, amounts: np.ndarray) -> np.ndarray:
         """Return the utility of the amount on every edge."""
         return self.weights * np.log1p(np.asarray(amounts) / self.scales)
 
-    def derivative(self, amounts: Any) -> np.ndarray:
+    def derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the marginal utility."""
         return self.weights / (self.scales + np.asarray(amounts))
 
-    def second_derivative(self, amounts: Any) -> np.ndarray:
+    def second_derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the derivative of the marginal utility."""
         return -self.weights / (self.scales + np.asarray(amounts)) ** 2
 
@@ -199,7 +199,7 @@ class LogUtility:
         return np.where(self.weights > prices * self.scales, np.clip(best, 0.0, caps), 0.0)
 
 
-def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
+def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> ConcaveUtility:
     """Return the utility of a family with these parameters, one for every edge."""
     if family == "linear":
         return LinearUtility(values)
@@ -234,7 +234,7 @@ def _check_methods(utility: Any, name: str) -> None:
         )
 
 
-def best_demand(utility: Any, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
+def best_demand(utility: ConcaveUtility, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
     """Return the amounts in [0, caps] that maximise the utility less the price of every edge."""
     # A closed form is exact; others are solved by bisection.
     if hasattr(utility, "demand"):
@@ -302,10 +302,8 @@ def _side(answer):
                 continue
             values, spare = amounts[first:last], arrived[first:last]
             _absorb(first, sent, spare, sign, rates, agreed, prices, values)
-            multipliers[node] = answer(
-                values, spare, first, parameters, rates[0], lower[node], upper[node],
-                multipliers[node],
-            )  # fmt: skip
+            low, high, start = lower[node], upper[node], multipliers[node]
+            multipliers[node] = answer(values, spare, first, parameters, rates[0], low, high, start)
 
     # Kernels of one name would share files on disk, and processes could mix them up.
     side.__qualname__ = f"side{answer.__name__}"
@@ -313,7 +311,7 @@ def _side(answer):
 
 
 @part
-def _quadratic_answer(values, spare, first, parameters, eta, least, most, start):
+def _quadratic_answer(values, spare, first, parameters, eta, lower, upper, start):
     """Answer with utilities ``a x - b x^2 / 2``, of which linear ones have a b of 0."""
     slopes, curvatures = parameters
     # The other side's messages are read by now, and their place is free.
@@ -323,7 +321,7 @@ def _quadratic_answer(values, spare, first, parameters, eta, least, most, start)
         # problem.
         values[k] += slopes[first + k]
         weights[k] = 1.0 / (eta + curvatures[first + k])
-    level = level_within(values, weights, least, most, start)
+    level = level_within(values, weights, lower, upper, start)
     for k in range(len(values)):
         values[k] = weights[k] * max(values[k] - level, 0.0)
     return level
@@ -362,13 +360,13 @@ def _log_level(values, weights, scales, eta, mass, start):
     if slope == 0.0:
         # The level is above all marginal utilities. The tangent at the largest one leads below
         # the root.
-        best, largest = 0, -np.inf
+        best, max_marginal = 0, -np.inf
         for k in range(len(values)):
             marginal = values[k] - eta * scales[k] + weights[k] / scales[k]
-            if marginal > largest:
-                best, largest = k, marginal
+            if marginal > max_marginal:
+                best, max_marginal = k, marginal
         bend = eta + weights[best] / scales[best] ** 2
-        level = largest - max(mass, 1e-300) * bend
+        level = max_marginal - max(mass, 1e-300) * bend
         total, slope = _log_sum(values, weights, scales, eta, level)
         if slope == 0.0:
             return level
@@ -384,7 +382,7 @@ def _log_level(values, weights, scales, eta, mass, start):
 
 
 @part
-def _log_answer(values, spare, first, parameters, eta, least, most, start):
+def _log_answer(values, spare, first, parameters, eta, lower, upper, start):
     """Answer with utilities ``w log(1 + x / c)``."""
     all_weights, all_scales = parameters
     weights = all_weights[first : first + len(values)]
@@ -393,10 +391,10 @@ def _log_answer(values, spare, first, parameters, eta, least, most, start):
         values[k] += eta * scales[k]
     total, slope = _log_sum(values, weights, scales, eta, 0.0)
     level = 0.0
-    if total > most:
-        level = _log_level(values, weights, scales, eta, most, start)
-    elif total < least:
-        level = _log_level(values, weights, scales, eta, least, start)
+    if total > upper:
+        level = _log_level(values, weights, scales, eta, upper, start)
+    elif total < lower:
+        level = _log_level(values, weights, scales, eta, lower, start)
     for k in range(len(values)):
         values[k] = _log_amount(values[k] - level, weights[k], scales[k], eta)[0]
     return level
@@ -503,7 +501,7 @@ class SideState:
         The first agreed amounts. They are public.
     """
 
-    def __init__(self, side: Side, utility: Any, sign: int, start: np.ndarray):
+    def __init__(self, side: Side, utility: ConcaveUtility, sign: int, start: np.ndarray):
         self.side = side
         self.sign = float(sign)
         # Kernels change it in place.
@@ -529,15 +527,14 @@ class SideState:
         """
         amounts, last = self._answers
         self._answers = last, amounts
-        self._solver(
-            self.side.indptr, self.side.lower, self.side.upper, self._parameters, sent,
-            received.take(self.side.positions), self.sign, (eta, relaxation, shift), self.agreed,
-            self.prices, self.multipliers, amounts,
-        )  # fmt: skip
+        side, rates = self.side, (eta, relaxation, shift)
+        messages = sent, received.take(side.positions)
+        given = side.indptr, side.lower, side.upper, self._parameters, *messages, self.sign, rates
+        self._solver(*given, self.agreed, self.prices, self.multipliers, amounts)
         return amounts
 
 
-def _solver_of(utility: Any) -> tuple[Any, tuple]:
+def _solver_of(utility: ConcaveUtility) -> tuple[Any, tuple]:
     """Return the function that answers for a family of utilities, and the family's parameters."""
     if isinstance(utility, QuadraticUtility):
         return quadratic_side, (utility.slopes, utility.curvatures)
@@ -546,13 +543,18 @@ def _solver_of(utility: Any) -> tuple[Any, tuple]:
     return general_side, (utility,)
 
 
-def welfare(target_utility: Any, source_utility: Any, plan: np.ndarray) -> float:
+def welfare(
+    target_utility: ConcaveUtility, source_utility: ConcaveUtility, plan: np.ndarray
+) -> float:
     """Return the sum of all utilities of a plan, in the order of the targets; not private."""
     return float(np.sum(target_utility.value(plan)) + np.sum(source_utility.value(plan)))
 
 
 def welfare_bound(
-    network: BipartiteNetwork, target_utility: Any, source_utility: Any, prices: np.ndarray
+    network: BipartiteNetwork,
+    target_utility: ConcaveUtility,
+    source_utility: ConcaveUtility,
+    prices: np.ndarray,
 ) -> float:
     """Return an upper bound on the welfare of every feasible plan; not private.
 
@@ -563,7 +565,7 @@ def welfare_bound(
     return target_bound + side_bound(network.sources, source_utility.take(order), -prices[order])
 
 
-def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
+def side_bound(side: Side, utility: ConcaveUtility, prices: np.ndarray) -> float:
     """Return the largest total gain of a side's nodes at prices, all in the order of the side."""
     connected = side.degrees > 0
     if not connected.any():
@@ -590,7 +592,7 @@ def _best_levels(
     lower: np.ndarray,
     upper: np.ndarray,
     caps: np.ndarray,
-    utility: Any,
+    utility: ConcaveUtility,
     prices: np.ndarray,
 ) -> np.ndarray:
     """Return the multipliers that minimise the bound of every node, by bisection."""

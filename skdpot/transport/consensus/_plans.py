@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -106,8 +105,8 @@ def starting_amounts(network: _network.BipartiteNetwork) -> np.ndarray:
 
 def consensus(
     network: _network.BipartiteNetwork,
-    target_utility: Any,
-    source_utility: Any,
+    target_utility: ConcaveUtility,
+    source_utility: ConcaveUtility,
     *,
     eta: float = 1.0,
     relaxation: float = 1.8,
@@ -363,7 +362,7 @@ class _Pace:
 
 
 def optimal_plan(
-    network: _network.BipartiteNetwork, target_utility: Any, source_utility: Any
+    network: _network.BipartiteNetwork, target_utility: LinearUtility, source_utility: LinearUtility
 ) -> NetworkPlan:
     """Return a plan with the largest welfare for linear utilities, computed centrally.
 
