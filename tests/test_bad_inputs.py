@@ -418,8 +418,6 @@ MISTAKES = {
          "the file 'Auto' is not", "`python -m skdpot template` writes one to be filled in"),
         ("a name twice", lambda b: of_tables(b(), schema='{"age": [1], "age": [2]}').fit(TABLE),
          "schema must be JSON", "it has a name twice"),
-        ("nobody's rows", lambda book: of_tables(book()).fit(TABLE, groups=[None] * 60),
-         "groups names nobody", "give the person of each row"),
         ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
         ("parts that were added up",
          lambda book: DPSinkhornGenerator.load(part_of("north")),
@@ -547,6 +545,9 @@ MISTAKES = {
         ("a folder that there is not",
          lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path="no/north.part"),
          "there is no folder no", "nothing was charged"),
+        ("a file of something else",
+         lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path=__file__),
+         "is no part, and would be replaced", "nothing was charged"),
     ],
     add_parts: [
         ("the part of one owner", lambda book: add_parts([part_of("north")]),
@@ -790,7 +791,7 @@ def book(monkeypatch):
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError, FileNotFoundError)
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError, OSError)
     with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.

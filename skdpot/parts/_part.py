@@ -77,6 +77,8 @@ def make_part(
     ValueError
         If the owner or the columns are not those of the agreement, `path` is a file of the ledger,
         or a part of other rows was made. Nothing has been charged then.
+    FileExistsError
+        If another file than a part has this path. Nothing has been charged then.
     BudgetExceededError
         If the ledger does not allow the release. Nothing has been released then.
 
@@ -131,6 +133,12 @@ def make_part(
         same = target.exists() and file.exists() and target.samefile(file)
         if same or places & {file.resolve(), file.parent.resolve() / file.name}:
             raise ValueError(f"path is a file of the ledger, {file}: give another path.")
+    if target.exists():
+        try:
+            _read(target)
+        except (ValueError, OSError):
+            message = f"{target} is no part, and would be replaced: nothing was charged."
+            raise FileExistsError(message) from None
     estimator, plan = agreement._planned()
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):

@@ -567,8 +567,6 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
             "missing values, lists, or floating-point numbers that may stand for several people "
             "(from 2**53 on). Leave these rows out, or read names as text."
         )
-    if not number:
-        raise ValueError("groups names nobody: give the person of each row, not a missing value.")
     if len(set(map(_kind_of, number))) > 1:
         raise ValueError(
             "groups names people by values of different types, such as 7 and '7', and one person "
