@@ -10,18 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
-from scipy.stats import binom, rankdata
-from sklearn.ensemble import HistGradientBoostingClassifier
+from scipy.stats import binom
 
-from skdpot.fairness._conditional import area, group_probabilities
-from skdpot.tables import NOMINAL, NUMERIC, Column
+from skdpot.fairness._conditional import harm_by_chance, mean_of_pairs, scores_of_pairs
+from skdpot.tables import Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.
 MOST_ROWS = 10_000
@@ -96,8 +94,8 @@ def certify(
     returned (`may_refuse`), the certificate is that of the rows before it.
     """
     groups, seed = (train[1], held_out[1]), int(rng.integers(2**31))
-    after = found_by_learners((train[0], held_out[0]), groups, columns, names, seed)
-    raw = after if before is None else found_by_learners(before, groups, columns, names, seed)
+    after = found_by_learners((train[0], held_out[0]), groups, columns, len(names), seed)
+    raw = after if before is None else found_by_learners(before, groups, columns, len(names), seed)
     largest, mean_before, *bounds_before = raw
     _, mean_after, *bounds_after = after
     # The certificate is that of the table that is returned.
@@ -123,22 +121,11 @@ def certify(
     return FairnessCertificate(_CONFIDENCE, auc, largest, gap, n_rows, statement), did_harm
 
 
-def harm_by_chance(groups: np.ndarray) -> float:
-    """Return by how much the AUC in new rows may be above that without a repair: by chance.
-
-    It is .01, and half of the standard error of an AUC. With .01 alone, compas was left as it was
-    in one of two splits of 2,000 rows, although its repair helps.
-    """
-    sizes = np.bincount(groups[groups >= 0])
-    rows = sum(a * b / (a + b) for a, b in combinations(sizes[sizes > 0], 2))
-    return 0.01 + 0.5 / math.sqrt(12 * max(rows, 1.0))
-
-
 def found_by_learners(
     codes: tuple[np.ndarray, np.ndarray],
     groups: tuple[np.ndarray, np.ndarray],
     columns: list[Column],
-    names: Sequence[Any],
+    n_groups: int,
     seed: int,
 ) -> tuple[float, float, float, float]:
     """Return how well groups are found, by a classifier of the first rows, in the second ones.
@@ -146,66 +133,15 @@ def found_by_learners(
     That is the AUC of the two groups that are told apart best, the mean of all pairs, each by the
     rows that tell of it, and for new rows upper bounds of the AUC and of the difference of rates.
     """
-    labelled = np.array([column.kind != NUMERIC for column in columns])
-    # Missing and unknown labels are NaN, like missing numbers.
-    known, new = (np.where(labelled & (rows < 0), np.nan, rows) for rows in codes)
-    # It takes no more categories; they are numbers then.
-    categorical = [column.kind == NOMINAL and len(column.values) <= 255 for column in columns]
-    booster = HistGradientBoostingClassifier(early_stopping=False, max_iter=50, random_state=seed)
     # The largest of several bounds holds with the confidence of each: see the head of this file.
     # One of two tables is returned, by what is seen here: each bound has half of the risk.
-    sizes, risk = np.bincount(groups[1], minlength=len(names)), (1.0 - _CONFIDENCE) / 2
-    auc = gap = 0.0
+    risk, auc, gap = (1.0 - _CONFIDENCE) / 2, 0.0, 0.0
     seen: dict[tuple[int, int], float] = {}
-    for fitted, tested in ((known, new), _with_pairs(known, new, np.flatnonzero(~labelled))):
-        # Gradient boosting fails for a column without any value, which tells nothing.
-        fitted[:, np.isnan(fitted).all(axis=0)] = 0.0
-        further = [False] * (fitted.shape[1] - len(categorical))
-        booster.set_params(categorical_features=categorical + further)
-        probabilities = group_probabilities(booster, (fitted, groups[0]), tested, len(names))
-        for a, b in combinations(np.flatnonzero(sizes).tolist(), 2):
-            of_pair = (_scores(probabilities[groups[1] == g], a, b) for g in (a, b))
-            for x, y in zip(*of_pair, strict=True):
-                # A score that is always wrong tells the groups apart as well as one that is right.
-                found = max(area(x, y), 1.0 - area(x, y))
-                seen[a, b] = max(seen.get((a, b), 0.0), found)
-                auc = max(auc, max_mean(found, min(len(x), len(y)), risk))
-                gap = max(gap, gap_bound(x, y, risk))
-    rows = [1 / (1 / sizes[a] + 1 / sizes[b]) for a, b in seen]
-    mean = float(np.average(list(seen.values()), weights=rows)) if seen else 0.5
-    return max(seen.values(), default=0.5), mean, auc, gap
-
-
-def _with_pairs(
-    known: np.ndarray, new: np.ndarray, numbers: np.ndarray, *, most_pairs: int = 15
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows with differences and ratios of the numbers that depend on each other most.
-
-    Boosting compares a column with constants, not with another column. A repair that breaks what
-    holds between two columns is found by these.
-    """
-    if len(numbers) < 2:
-        return known, new
-    ranks = rankdata(np.nan_to_num(known[:, numbers]), axis=0)
-    with np.errstate(all="ignore"):
-        # Of a column without different values there is none.
-        dependence = np.triu(np.abs(np.nan_to_num(np.corrcoef(ranks, rowvar=False))), 1)
-    most = np.argsort(-dependence, axis=None, kind="stable")[:most_pairs]
-    first, second = (numbers[place] for place in np.unravel_index(most, dependence.shape))
-
-    def widened(rows: np.ndarray) -> np.ndarray:
-        x, y = rows[:, first], rows[:, second]
-        with np.errstate(all="ignore"):
-            return np.column_stack([rows, x - y, np.where(y == 0, np.nan, x / y)])
-
-    return widened(known), widened(new)
-
-
-def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
-    of_a, of_b = probabilities[:, a], probabilities[:, b]
-    both = of_a + of_b
-    ratio = np.divide(of_a, both, out=np.full(len(both), 0.5), where=both > 0)
-    return [ratio] if probabilities.shape[1] == 2 else [ratio, of_a, of_b]
+    for pair, found, x, y in scores_of_pairs(codes, groups, columns, n_groups, seed):
+        seen[pair] = max(seen.get(pair, 0.0), found)
+        auc = max(auc, max_mean(found, min(len(x), len(y)), risk))
+        gap = max(gap, gap_bound(x, y, risk))
+    return max(seen.values(), default=0.5), mean_of_pairs(seen, groups[1]), auc, gap
 
 
 # ---------------------------------------------------------------------------- confidence bounds

@@ -4,6 +4,7 @@ If it moved both sides, the function would hold for the rows that stay and fail 
 The broken function would show the group better than the column itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, permutations
@@ -17,7 +18,9 @@ from skdpot.privacy.checks import to_display
 from skdpot.tables import NUMERIC, Column, column_index, simplest_number
 
 _Function = partial[np.ndarray]
-# The share of the variance, and of the rows, that a function must explain.
+# The share of rows that a function must explain, and the correlation that it must have. The square
+# of that is the share of the variance: with .999 of it, a total that is nearly a product was found
+# in half of the samples of 500 rows, and in the others its repair showed the group.
 _EXPLAINED = 0.999
 
 
@@ -211,7 +214,11 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 
 
 def _line_of(
-    codes: np.ndarray, target: int, places: tuple[int, ...], of: Any, names: list[str]
+    codes: np.ndarray,
+    target: int,
+    places: tuple[int, ...],
+    of: Callable[..., np.ndarray],
+    names: list[str],
 ) -> tuple[tuple[int, ...], _Function, str]:
     """Return the line through numbers, or through one function of them, also in words."""
     with np.errstate(all="ignore"):
@@ -250,13 +257,19 @@ def _sums(
     return [_line_of(table, target, tuple(chosen), np.positive, names)]
 
 
-def _weighted(arguments: list[np.ndarray], *, of: Any, weights: np.ndarray, constant: float) -> Any:
+def _weighted(
+    arguments: list[np.ndarray],
+    *,
+    of: Callable[..., np.ndarray],
+    weights: np.ndarray,
+    constant: float,
+) -> np.ndarray:
     """Return a weighted sum of the arguments, or of one function of them all."""
     parts = zip(weights, _parts(arguments, of), strict=True)
     return constant + sum(weight * part for weight, part in parts)
 
 
-def _parts(arguments: Any, of: Any) -> Any:
+def _parts(arguments: Any, of: Callable[..., np.ndarray]) -> Any:
     """Return the terms of a sum: numbers, or one function of them."""
     return arguments if of is np.positive else [of(*arguments)]
 
@@ -318,7 +331,9 @@ def _steps(argument: np.ndarray, values: np.ndarray) -> _Function:
     return partial(_looked_up, starts=starts, values=codes[most[first]])
 
 
-def _looked_up(arguments: list[np.ndarray], *, starts: np.ndarray, values: np.ndarray) -> Any:
+def _looked_up(
+    arguments: list[np.ndarray], *, starts: np.ndarray, values: np.ndarray
+) -> np.ndarray:
     """Return the value of the step in which each number is."""
     place = np.searchsorted(starts, _keys(arguments[0]), side="right") - 1
     return values[np.maximum(place, 0)]
@@ -353,7 +368,7 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
         holds = rare >= 5 and errors.sum() <= 0.01 * rare
     else:
         pairs = ((own, found), (rankdata(own), rankdata(found)))
-        explained = all(np.var(x - y) <= (1 - _EXPLAINED) * np.var(x) for x, y in pairs)
+        explained = all(np.var(x - y) <= (1 - _EXPLAINED**2) * np.var(x) for x, y in pairs)
         # Or it is right for nearly all rows, and the others are exceptions.
         holds = explained or errors.mean() <= 0.05
     is_exact = bool(errors.mean() <= 1 - _EXPLAINED)

@@ -3,6 +3,7 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -281,16 +282,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     """
 
     _parameter_constraints = FAIR_CONSTRAINTS | {
-        "method": [
-            StrOptions({"auto", "support", "conditional"}), FreeSupport, ConditionalRepair
-        ],
+        "method": [StrOptions({"auto", "support", "conditional"}), FreeSupport, ConditionalRepair],
         "interpolation": [StrOptions({"geodesic", "mixture"})],
         "categorical_features": [StrOptions({"from_dtype"}), "array-like", dict, None],
         "missing": [StrOptions({"error", "category"})],
         "conditional_on": [str, Integral, "array-like", None],
         "computed": [dict, None],
         "categories": [dict, None],
-    }  # fmt: skip
+    }
 
     # Default routing of the attribute.
     __metadata_request__fit = {"sensitive_features": True}
@@ -638,7 +637,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             every, computed, columns, method, fixed, groups, n_records, table, labels, codes
         )
 
-    def _method(self, automatic: Any) -> Any:
+    def _method(
+        self, automatic: Callable[[], FreeSupport | ConditionalRepair]
+    ) -> FreeSupport | ConditionalRepair:
         """Return the method of the parameter, or raise if it is wrong."""
         by_name = {"auto": automatic, "support": FreeSupport, "conditional": ConditionalRepair}
         method = by_name[self.method]() if isinstance(self.method, str) else self.method
@@ -673,9 +674,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if unmoved and not useless_releases_are_allowed(self._permit):
             warn_user(
                 "no row is changed: in what was released, the groups do not differ by more than "
-                "its errors may explain. More rows, a larger epsilon or fewer columns may change "
-                "that. FairBarycenterRegressor(epsilon=...), which repairs predictions, needs far "
-                "fewer rows."
+                "its errors may explain, or a map with such errors would show them as well. More "
+                "rows, a larger epsilon or fewer columns may change that. "
+                "FairBarycenterRegressor(epsilon=...), which repairs predictions, needs far fewer "
+                "rows."
             )
 
     def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:

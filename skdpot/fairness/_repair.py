@@ -9,25 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
-from skdpot.fairness._certificate import (
-    MOST_ROWS,
-    FairnessCertificate,
-    certify,
-    found_by_learners,
-    harm_by_chance,
-    hold_out,
-)
+from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._computed import ComputedColumn
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
     Part,
     fit_conditional,
+    harm_by_chance,
     joined,
+    mean_found,
     shared_maps,
 )
 from skdpot.fairness._conditional_models import N_FOLDS, deal_folds
@@ -198,7 +194,7 @@ class FairMap:
     drawn: list[int] | tuple[()] = ()
 
     def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: int | None
     ) -> np.ndarray:
         """Return the images of rows, as codes; rows with group number -1 stay.
 
@@ -236,7 +232,9 @@ def to_be_moved(
     return codes[:, not_computed(every, computed)]
 
 
-def redrawn(columns: Any, codes: np.ndarray, keys: np.ndarray, first_draw: int) -> np.ndarray:
+def redrawn(
+    columns: Iterable[BlurredColumn], codes: np.ndarray, keys: np.ndarray, first_draw: int
+) -> np.ndarray:
     """Return rows with redrawn numbers, regardless of their groups."""
     codes = codes.copy()
     for blurred in columns:
@@ -642,6 +640,56 @@ def map_of_counts(
 
 
 def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable") -> FairMap:
+    """Return the map of a released sketch, or one that moves no row if it would do harm.
+
+    Two maps are tried on rows drawn from the release, since one may be good or bad by chance.
+    """
+    rng = check_random_state(fair.random_state)
+    found = map_of_sketch(fair, release, rows, released, rng)
+    transport = found.transport
+    assert isinstance(transport, ConditionalMap)
+    # With a tol of 0 the repair is made in any case; by columns that are fixed, groups are found.
+    if not transport.moves or rows.method.tol <= 0 or rows.fixed:
+        return found
+    trials = [tried_map(fair, release, rows, released, rng) for _ in range(2)]
+    helps = sum(gain for gain, _ in trials) > trials[0][1]
+    return found if helps else replace(found, transport=transport.at_rest())
+
+
+def tried_map(
+    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
+) -> tuple[float, float]:
+    """Return by how much less groups are found after a map like that of a release, and chance.
+
+    The release stands for the records: rows drawn from it are released again, and a map of these is
+    tried on others. No private value is read.
+    """
+    # Those of the second release, those that a classifier knows, and new ones.
+    (codes, groups), *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
+    columns = zip(release.space.schema.columns, codes.T, strict=False)
+    units = [column.units(of) if column.kind == NUMERIC else of for column, of in columns]
+    records = SimpleNamespace(values=np.column_stack([*units, groups.codes]).astype(np.int64))
+    in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
+    again = release.run(records, make_source(rng))
+    tried = map_of_sketch(fair, release, in_any_case, again, rng)
+    tried, before, after, labels = replace(tried, every=rows.columns, computed=()), [], [], []
+    for codes, groups in others:
+        few = rng.permutation(len(codes))[:MOST_ROWS]
+        keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), codes[few])
+        before.append(codes[few])
+        labels.append(groups.codes[few])
+        after.append(tried.images(codes[few], groups.codes[few], keys, fair.n_jobs))
+    of, seed = (labels[0], labels[1]), int(rng.randint(2**31))
+    shown = [
+        mean_found((known, new), of, rows.columns, len(groups.names), seed)
+        for known, new in (before, after)
+    ]
+    return shown[0] - shown[1], harm_by_chance(labels[1])
+
+
+def map_of_sketch(
+    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
+) -> FairMap:
     """Return the map by conditional distributions of rows drawn from a released sketch.
 
     Cells with fewer rows than four deviations of the noise of a count are merged. Maps are not
@@ -652,7 +700,6 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     tables with two groups that hardly differ: 42 of 50 maps that moved closely tied columns made
     these easier to find, by up to .42 of the AUC.
     """
-    rng = check_random_state(fair.random_state)
     n_records, n_groups = rows.n_records, len(rows.groups.names)
     codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
     told_apart, min_of_images, closest = 4.0, 0.02, 0.2
@@ -677,7 +724,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
 
 
 def drawn_rows(
-    rows: RepairRows, released: "ReleasedTable", n_records: int, rng: Any
+    rows: RepairRows, released: "ReleasedTable", n_records: int, rng: np.random.RandomState
 ) -> tuple[np.ndarray, Groups]:
     """Return about this number of rows drawn from a sketch, as codes, and their groups."""
     # Weights by size use the released sizes, not the numbers of drawn rows.
@@ -699,7 +746,7 @@ def map_of_groups(
     space: ColumnSpace,
     found: list[Group],
     n_rows: int,
-    rng: Any,
+    rng: np.random.RandomState,
     shared: np.ndarray,
 ) -> FairMap:
     """Return the map to the barycenter of exact or released groups.
@@ -743,7 +790,7 @@ def map_of_rows(
     rows: RepairRows,
     codes: np.ndarray,
     groups: Groups,
-    rng: Any,
+    rng: np.random.RandomState,
     *,
     certified: bool = True,
 ) -> FairMap:
@@ -764,7 +811,9 @@ def map_of_rows(
     options |= {"coupling": method.coupling}
     seed, did_harm = int(generator.integers(2**63)), False
 
-    def fitted_to(part: np.ndarray, callback: Any = lambda: None) -> ConditionalMap:
+    def fitted_to(
+        part: np.ndarray, callback: Callable[[], object] = lambda: None
+    ) -> ConditionalMap:
         of_part = np.where(part, groups.codes, -1)
         return fit_conditional(
             rows.columns, codes, of_part, weights, generator, callback=callback, **options
@@ -795,7 +844,11 @@ def map_of_rows(
 
 
 def does_harm(
-    rows: RepairRows, codes: np.ndarray, groups: Groups, fitted_to: Callable[..., Any], rng: Any
+    rows: RepairRows,
+    codes: np.ndarray,
+    groups: Groups,
+    fitted_to: Callable[[np.ndarray], SupportMap | ConditionalMap],
+    rng: np.random.Generator,
 ) -> bool:
     """Tell whether groups may be found more easily after a repair that has no certificate.
 
@@ -814,8 +867,7 @@ def does_harm(
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
         for table, sign in ((images, 1.0), (codes, -1.0)):
             moved, of_groups = ((of[~is_new], of[is_new]) for of in (table, labels))
-            names = groups.names.tolist()
-            found = found_by_learners(moved, of_groups, rows.columns, names, fold)[1]
+            found = mean_found(moved, of_groups, rows.columns, len(groups.names), fold)
             raised.append(sign * found)
     chance = harm_by_chance(labels[folds < n_folds])
     return sum(raised) / n_folds > -times_chance * chance

@@ -292,7 +292,7 @@ class SupportMap:
         return bool(self.shared.any())
 
     def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: int | None = None
     ) -> np.ndarray:
         """Return the images of rows, as codes; randomness depends on their keys."""
         drawn = uniforms(keys, IMAGE_DRAW)
@@ -347,13 +347,15 @@ def drawn_by(plan: sparse.csr_array, at: np.ndarray, uniforms: np.ndarray) -> np
     return plan.indices[np.clip(drawn, starts, ends - 1)]
 
 
-def drawn_points(groups: list[Group], weights: np.ndarray, rng: Any, size: int) -> np.ndarray:
+def drawn_points(
+    groups: list[Group], weights: np.ndarray, rng: np.random.RandomState, size: int
+) -> np.ndarray:
     """Return points drawn from the mixture of groups, distinct ones if there are enough."""
     points = np.concatenate([points for points, _ in groups])
     masses = np.concatenate([w * masses for w, (_, masses) in zip(weights, groups, strict=True)])
     # Rounded weights may have another sum, which `choice` refuses.
     masses /= masses.sum()
-    too_few = np.count_nonzero(masses) < size
+    too_few = bool(np.count_nonzero(masses) < size)
     return points[rng.choice(len(points), size, replace=too_few, p=masses)]
 
 
@@ -429,7 +431,7 @@ class FreeSupport(BaseEstimator):
         groups: list[Group],
         weights: np.ndarray,
         n_support: int,
-        rng: Any,
+        rng: np.random.RandomState,
         callback: Any,
     ) -> tuple[np.ndarray, float, int]:
         """Return the codes of a support, a lower bound of the objective, and the rounds.

@@ -309,9 +309,8 @@ def make_fairness_scorer(
     measured = partial(metric, **options)
     # Not a closure, which could not be pickled with a search.
     return partial(
-        _score, measured, n_required == 1, sensitive_features, greater_is_better,
-        response_method,
-    )  # fmt: skip
+        _score, measured, n_required == 1, sensitive_features, greater_is_better, response_method
+    )
 
 
 def _score(metric, of_scores, columns, greater_is_better, response_method, estimator, X, y=None):

@@ -17,7 +17,7 @@ from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.privacy.checks import check_count, to_display
-from skdpot.tables import NUMERIC, TableSchema, write_table
+from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
@@ -386,7 +386,8 @@ class ReleasedTable:
         """Return the places of columns that depend on an earlier one by more than this.
 
         The measure is the mean square contingency of released pairs, less its noise and two
-        standard deviations: for Gaussian columns of correlation r, about r^2 / (1 - r^2).
+        standard deviations: for Gaussian columns of correlation r, about r^2 / (1 - r^2). With a
+        column without an order, it is a share of the largest possible one.
         """
         schema, released = self.space.schema, self.statistics
         groups = np.split(released["groups"], np.cumsum(released["n_cells"])[:-1])
@@ -401,7 +402,9 @@ class ReleasedTable:
             weights = 1.0 / (expected + max(noise, 1.0))
             excess = (weights * ((counts - expected) ** 2 - noise**2)).sum()
             error = 2.0 * math.sqrt(2.0) * noise**2 * np.linalg.norm(weights)
-            if excess - error > closest * n_records:
+            nominal = NOMINAL in (schema.columns[schema.features[j]].kind for j in (a, b))
+            largest = min(table.shape[1:]) - 1 if nominal else 1
+            if excess - error > closest * n_records * largest:
                 found.add(b)
         return sorted(found)
 

@@ -17,17 +17,17 @@ from sklearn.metrics import roc_auc_score
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import ConditionalRepair, FreeSupport
-from skdpot.fairness import _certificate as certificate
+from skdpot.fairness import _conditional as conditional
 from skdpot.fairness import _repair as fitting
 from skdpot.fairness._certificate import (
     MOST_ROWS,
     certify,
     gap_bound,
     gap_radius,
-    group_probabilities,
     hold_out,
     max_mean,
 )
+from skdpot.fairness._conditional import group_probabilities
 from skdpot.fairness.metrics import ks_between_groups
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
@@ -168,7 +168,7 @@ def test_a_column_of_zeros_has_no_ratio():
 
 def probabilities_are(monkeypatch, probabilities):
     """Let the classifier of a certificate say this of the held-out rows."""
-    monkeypatch.setattr(certificate, "group_probabilities", lambda *args: probabilities)
+    monkeypatch.setattr(conditional, "group_probabilities", lambda *args: probabilities)
 
 
 def test_a_group_may_be_found_by_its_own_probability(monkeypatch):
@@ -310,7 +310,7 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
         given.append(args)
         return group_probabilities(*args)
 
-    monkeypatch.setattr(certificate, "group_probabilities", spy)
+    monkeypatch.setattr(conditional, "group_probabilities", spy)
     n_held = np.zeros(2, dtype=int)
     for run in range(24):
         fair = FairBarycenterPreprocessor(method="conditional", random_state=run)

@@ -100,6 +100,14 @@ def test_no_identity_shows_the_group_to_an_attacker():
     assert found[1] > found[0] + 0.1
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_product_that_nearly_holds_is_found_in_every_sample(seed):
+    X, groups = table(500, seed)
+    noise = np.random.default_rng(seed).normal(size=len(X))
+    X["near"] = X.age * X.price * (1 + 0.015 * noise)
+    assert "near" in repaired(X, groups)[0].computed_features_
+
+
 def test_nothing_is_found_where_nothing_holds():
     rng = np.random.default_rng(0)
     n = 2000

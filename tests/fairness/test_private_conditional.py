@@ -185,6 +185,25 @@ def test_a_release_that_tells_nothing_of_groups_moves_nothing_and_says_so():
     assert (rows.astype(object) == own.astype(object)).all(axis=None)
 
 
+@pytest.mark.experiment
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_map_that_is_lost_in_its_noise_is_made_only_if_it_is_asked_for(seed):
+    """Groups differ little in codes, of which other columns are functions without an order."""
+    rng, order = np.random.default_rng(seed), np.random.default_rng(0).permutation(40)
+    codes = rng.integers(0, 40, 1500)
+    labels = np.where(rng.random(1500) < 0.5 + 0.008 * (codes - 20), "b", "a")
+    others = [rng.integers(0, 9, 1500) + codes // 10, *rng.integers(0, [[20], [5]], (2, 1500))]
+    X, highest = np.column_stack([codes, order[codes], *others]), [39, 39, 11, 19, 4]
+    params = {"epsilon": 3.0, "delta": DELTA, "groups": ["a", "b"], "random_state": seed}
+    fair = FairBarycenterPreprocessor(bounds=([0] * 5, highest), **params)
+    with pytest.warns(UserWarning, match="no row is changed: in what was released"):
+        fair.fit(X, sensitive_features=labels)
+    assert (fair.transform(X, sensitive_features=labels) == X).all()
+    fair.set_params(method=ConditionalRepair(tol=0.0)).fit(X, sensitive_features=labels)
+    assert (fair.transform(X, sensitive_features=labels) != X).any(axis=1).mean() > 0.5
+
+
 USELESS = {
     "a sketch": {"epsilon": 0.05},
     "a histogram": {"method": "support", "epsilon": 0.1},
