@@ -539,14 +539,18 @@ class ReleasePlan:
 
         That is so if the expected error of all that is released is no smaller than its scale.
         Within :func:`allow_useless_releases` it does not raise; `permit` is the permission that a
-        copied estimator brought to a worker process. Returns quantities to warn of, if a part of
-        the release is useless.
+        copied estimator brought to a worker process. Returns what to warn of: a delta with which
+        records may be published, or a part of the release that is useless.
         """
-        if useless_releases_are_allowed(permit):
-            return None
-        if (refusal := self.refusal) is not None:
+        allowed = useless_releases_are_allowed(permit)
+        if not allowed and (refusal := self.refusal) is not None:
             raise ValueError(refusal)
-        if not self.useless:
+        if self.guarantee is not None and self.guarantee.delta > 0.01:
+            return (
+                f"{self.label}: a delta of {self.guarantee.delta:g} allows to publish every record "
+                "with that probability. Take less than one over the number of records."
+            )
+        if allowed or not self.useless:
             return None
         return (
             f"{self.label}: a part of the release is useless. Expected errors: "

@@ -270,6 +270,11 @@ def test_what_tells_nothing_is_refused_before_the_charge():
     assert ledger.entries() == []
 
 
+def test_a_delta_that_publishes_records_is_warned_of():
+    with pytest.warns(UserWarning, match="delta of 0.1 allows to publish every record"):
+        DPSinkhornGenerator(2.0, 0.1, bounds=(0, 1)).fit(NUMBERS)
+
+
 @pytest.mark.refuses_useless
 def test_what_tells_nothing_in_part_is_warned_of():
     distance = PrivateSinkhornDistance(1.0, bounds=(0, 1))
