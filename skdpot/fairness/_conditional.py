@@ -1,7 +1,7 @@
 """The sequential conditional repair of a table: one-dimensional conditional transports, in turn."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -34,6 +34,8 @@ from skdpot.tables import NOMINAL, NUMERIC, Column
 
 # Groups that share a map, in ascending order.
 Part = tuple[int, ...]
+# Two groups, their AUC by scores of a classifier, and the scores of the rows of each.
+PairScores = tuple[tuple[int, int], float, np.ndarray, np.ndarray]
 
 
 class ConditionalRepair(BaseEstimator):
@@ -590,25 +592,28 @@ def harm_by_chance(groups: np.ndarray) -> float:
     return 0.01 + 0.5 / math.sqrt(12 * max(rows, 1.0))
 
 
-def mean_found(
-    codes: tuple[np.ndarray, np.ndarray],
+def found_less(
+    before: tuple[np.ndarray, np.ndarray],
+    after: tuple[np.ndarray, np.ndarray],
     groups: tuple[np.ndarray, np.ndarray],
     columns: list[Column],
     n_groups: int,
     seed: int,
 ) -> float:
-    """Return the mean AUC of pairs of groups, in the second rows by classifiers of the first."""
-    seen: dict[tuple[int, int], float] = {}
-    for pair, found, *_ in scores_of_pairs(codes, groups, columns, n_groups, seed):
-        seen[pair] = max(seen.get(pair, 0.0), found)
-    return mean_of_pairs(seen, groups[1])
+    """Return by how much less groups are found after a repair, in the second rows of each pair."""
+    found = (scores_of_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
+    before_it, after_it = map(mean_found, found)
+    return before_it - after_it
 
 
-def mean_of_pairs(seen: dict[tuple[int, int], float], groups: np.ndarray) -> float:
-    """Return the mean of pairs of groups, each by the rows that tell of it; 1/2 without any."""
-    sizes = np.bincount(groups)
-    rows = [1 / (1 / sizes[a] + 1 / sizes[b]) for a, b in seen]
-    return float(np.average(list(seen.values()), weights=rows)) if seen else 0.5
+def mean_found(pairs: Iterable[PairScores]) -> float:
+    """Return the mean AUC of pairs of groups, each by the rows that tell of it; 1/2 without any."""
+    best: dict[tuple[int, int], tuple[float, float]] = {}
+    for pair, found, x, y in pairs:
+        seen = found, 1 / (1 / len(x) + 1 / len(y))
+        best[pair] = max(best.get(pair, seen), seen)
+    found, rows = np.transpose(list(best.values()) or [(0.5, 1.0)])
+    return float(np.average(found, weights=rows))
 
 
 def scores_of_pairs(
@@ -617,7 +622,7 @@ def scores_of_pairs(
     columns: list[Column],
     n_groups: int,
     seed: int,
-) -> Iterator[tuple[tuple[int, int], float, np.ndarray, np.ndarray]]:
+) -> Iterator[PairScores]:
     """Yield pairs of groups, their AUC, and the scores of their second rows, by classifiers.
 
     These know the first rows. One gets all columns, and one also differences and ratios.

@@ -21,9 +21,9 @@ from skdpot.fairness._conditional import (
     ConditionalRepair,
     Part,
     fit_conditional,
+    found_less,
     harm_by_chance,
     joined,
-    mean_found,
     shared_maps,
 )
 from skdpot.fairness._conditional_models import N_FOLDS, deal_folds
@@ -678,13 +678,10 @@ def tried_map(
         keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), codes[few])
         before.append(codes[few])
         labels.append(groups.codes[few])
-        after.append(tried.images(codes[few], groups.codes[few], keys, fair.n_jobs))
-    of, seed = (labels[0], labels[1]), int(rng.randint(2**31))
-    shown = [
-        mean_found((known, new), of, rows.columns, len(groups.names), seed)
-        for known, new in (before, after)
-    ]
-    return shown[0] - shown[1], harm_by_chance(labels[1])
+        after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
+    seed, n_groups = int(rng.randint(2**31)), len(groups.names)
+    gain = found_less(before, after, labels, rows.columns, n_groups, seed)
+    return gain, harm_by_chance(labels[1])
 
 
 def map_of_sketch(
@@ -859,15 +856,12 @@ def does_harm(
     kept = np.flatnonzero(groups.codes >= 0)
     codes, labels, dealt = codes[kept], groups.codes[kept], deal_folds(groups.codes, rng)
     folds = dealt[kept]
-    many_rows, times_chance, raised = 5000, 2.0, []
+    many_rows, times_chance, gains = 5000, 2.0, []
     n_folds = N_FOLDS if len(kept) <= many_rows else 2
     for fold in range(n_folds):
         # Like new rows: their draws are not those that the fit was made with.
         keys = row_keys(int(rng.integers(2**63)), codes)
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
-        for table, sign in ((images, 1.0), (codes, -1.0)):
-            moved, of_groups = ((of[~is_new], of[is_new]) for of in (table, labels))
-            found = mean_found(moved, of_groups, rows.columns, len(groups.names), fold)
-            raised.append(sign * found)
-    chance = harm_by_chance(labels[folds < n_folds])
-    return sum(raised) / n_folds > -times_chance * chance
+        dealt_rows = ((of[~is_new], of[is_new]) for of in (codes, images, labels))
+        gains.append(found_less(*dealt_rows, rows.columns, len(groups.names), fold))
+    return sum(gains) / n_folds < times_chance * harm_by_chance(labels[folds < n_folds])
