@@ -82,7 +82,7 @@ def certify(
     columns: list[Column],
     names: Sequence[Any],
     rng: np.random.Generator,
-    before: tuple[np.ndarray, np.ndarray] | None = None,
+    before: Sequence[np.ndarray] | None = None,
     may_refuse: bool = True,
 ) -> tuple[FairnessCertificate, bool]:
     """Return the certificate of a repair, from rows that its fit did not use, and if it did harm.
@@ -94,8 +94,7 @@ def certify(
     returned (`may_refuse`), the certificate is that of the rows before it.
     """
     groups, seed = (train[1], held_out[1]), int(rng.integers(2**31))
-    after = (train[0], held_out[0])
-    tables = [after] if before is None else [before, after]
+    tables = [(train[0], held_out[0])] if before is None else [before, (train[0], held_out[0])]
     found = [list(scores_of_pairs(of, groups, columns, len(names), seed)) for of in tables]
     raised = mean_found(found[-1]) - mean_found(found[0])
     did_harm = may_refuse and raised > harm_by_chance(groups[1])

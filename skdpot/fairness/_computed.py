@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 from scipy.stats.contingency import crosstab
 
+from skdpot.fairness._conditional_models import least_decimals
 from skdpot.privacy.checks import to_display
 from skdpot.tables import NUMERIC, Column, column_index, simplest_number
 
@@ -169,7 +170,7 @@ def find_computed(
             for j in np.flatnonzero(may[:, target]).tolist()
             if j not in left
         ]
-        decimals = _decimals(codes[rows, target])
+        decimals = least_decimals(codes[rows, target])
         drafts = (ComputedColumn(target, *each, decimals) for each in candidates)
         held = [_checked(draft, checked, columns[target]) for draft in drafts]
         # Of the functions that hold, one without an error comes first.
@@ -374,9 +375,3 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
     is_exact = bool(errors.mean() <= 1 - _EXPLAINED)
     text = f"{column.name} = {draft.text}" + ", or missing" * has_gaps
     return replace(draft, text=text, is_exact=is_exact, has_gaps=has_gaps) if holds else None
-
-
-def _decimals(values: np.ndarray) -> int:
-    """Return the least number of decimals that represents all values, 15 if it is above 6."""
-    known = values[np.isfinite(values)]
-    return next((d for d in range(7) if (np.round(known, d) == known).all()), 15)

@@ -1,7 +1,7 @@
 """The sequential conditional repair of a table: one-dimensional conditional transports, in turn."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -593,9 +593,9 @@ def harm_by_chance(groups: np.ndarray) -> float:
 
 
 def found_less(
-    before: tuple[np.ndarray, np.ndarray],
-    after: tuple[np.ndarray, np.ndarray],
-    groups: tuple[np.ndarray, np.ndarray],
+    before: Sequence[np.ndarray],
+    after: Sequence[np.ndarray],
+    groups: Sequence[np.ndarray],
     columns: list[Column],
     n_groups: int,
     seed: int,
@@ -617,8 +617,8 @@ def mean_found(pairs: Iterable[PairScores]) -> float:
 
 
 def scores_of_pairs(
-    codes: tuple[np.ndarray, np.ndarray],
-    groups: tuple[np.ndarray, np.ndarray],
+    codes: Sequence[np.ndarray],
+    groups: Sequence[np.ndarray],
     columns: list[Column],
     n_groups: int,
     seed: int,
@@ -641,8 +641,11 @@ def scores_of_pairs(
         booster.set_params(categorical_features=categorical + further)
         probabilities = group_probabilities(booster, (fitted, groups[0]), tested, n_groups)
         for a, b in combinations(present, 2):
-            of_pair = (_scores(probabilities[groups[1] == g], a, b) for g in (a, b))
-            for x, y in zip(*of_pair, strict=True):
+            of_a, of_b = probabilities[:, a], probabilities[:, b]
+            both = of_a + of_b
+            ratio = np.divide(of_a, both, out=np.full(len(both), 0.5), where=both > 0)
+            for scores in [ratio] if n_groups == 2 else [ratio, of_a, of_b]:
+                x, y = (scores[groups[1] == g] for g in (a, b))
                 # A score that is always wrong tells groups apart as well as one that is right.
                 yield (a, b), max(area(x, y), 1.0 - area(x, y)), x, y
 
@@ -670,10 +673,3 @@ def _with_pairs(
             return np.column_stack([rows, x - y, np.where(y == 0, np.nan, x / y)])
 
     return widened(known), widened(new)
-
-
-def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
-    of_a, of_b = probabilities[:, a], probabilities[:, b]
-    both = of_a + of_b
-    ratio = np.divide(of_a, both, out=np.full(len(both), 0.5), where=both > 0)
-    return [ratio] if probabilities.shape[1] == 2 else [ratio, of_a, of_b]

@@ -38,7 +38,6 @@ from skdpot.fairness._supports import (
     distinct,
     in_own_units,
     row_keys,
-    squared_distances,
     uniforms,
 )
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
@@ -252,8 +251,6 @@ def automatic_method(
     delta: float | None,
     n_records: int,
     groups: Groups | None,
-    *,
-    most_columns: int = 3,
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -262,7 +259,8 @@ def automatic_method(
     support has too many cells, or so much noise that a group of a fourth of the average size would
     be moved like another one.
     """
-    few, smallest = len(columns) <= most_columns, 0.25
+    most_columns, smallest = 3, 0.25
+    few = len(columns) <= most_columns
     if epsilon is None or groups is None:
         takes_support = few and all(column.kind == NUMERIC for column in columns)
     elif few and delta and has_grid(layout := in_own_units(columns).layout):
@@ -301,8 +299,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
     or_categories = (
         "For columns of text or categories, declare categories={column: [labels]} instead."
     )
-    low, high = np.full(len(numeric), np.inf), np.full(len(numeric), np.inf)
-    ranges: dict[int, range] = {}
+    pairs: dict[int, range | tuple[float, float]] = {}
     if isinstance(bounds, dict):
         for key, pair in bounds.items():
             place = column_index(key, numeric)
@@ -311,11 +308,11 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
                     f"columns: {names}."
                 )
-            ends = pair
-            if isinstance(pair, range) and len(pair) > 1 and pair.step == 1:
-                ranges[place], ends = pair, (pair[0], pair[-1])
-            low[[place]], high[[place]] = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
-        unbounded = [name for name, end in zip(names, high, strict=True) if np.isinf(end)]
+            is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
+            ends = (pair[0], pair[-1]) if is_range else pair
+            low, high = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+            pairs[place] = pair if is_range else (low.item(), high.item())
+        unbounded = [name for place, name in enumerate(names) if place not in pairs]
         if unbounded:
             raise ValueError(
                 f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} "
@@ -330,18 +327,12 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
                 f"{error} A dict gives bounds by column. The columns without categories are, in "
                 f"order: {names}. {or_categories}"
             ) from error
+        pairs = dict(enumerate(zip(low.tolist(), high.tolist(), strict=True)))
     bounded = {}
-    for j, column in enumerate(numeric):
-        pair = ranges.get(j, (float(low[j]), float(high[j])))
-        declared = read_schema({str(column.name): pair}).columns[0]
+    for place, column in enumerate(numeric):
+        declared = read_schema({str(column.name): pairs[place]}).columns[0]
         bounded[column.position] = replace(declared, name=column.name, position=column.position)
     return [bounded.get(column.position, column) for column in columns]
-
-
-def _schema_of(rows: RepairRows) -> TableSchema:
-    """Return the declared schemas of the rows and, as the target, of their groups."""
-    target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
-    return TableSchema((*rows.columns, target), len(rows.columns))
 
 
 def _scales(rows: RepairRows) -> tuple[ColumnSpace, np.ndarray, np.ndarray]:
@@ -436,7 +427,9 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
-        schema, progress = _schema_of(rows), partial(progress_of, fair)
+        target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
+        schema = TableSchema((*rows.columns, target), len(rows.columns))
+        progress = partial(progress_of, fair)
 
         def made(n_records: int, epsilon: float) -> Any:
             return plan_table(schema, epsilon, delta, "replace_one", progress)
@@ -545,19 +538,12 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     return replace(fitted, n_changed=n_changed)
 
 
-def _open_map(
-    fair: Any,
-    rows: RepairRows,
-    *,
-    certified: bool,
-    rows_to_compare: int = 8,
-    rows_to_check: int = 5000,
-) -> FairMap:
+def _open_map(fair: Any, rows: RepairRows, *, certified: bool) -> FairMap:
     """Return the map of a fit without privacy.
 
-    Groups of fewer rows than `rows_to_compare` are moved to a support without asking whether they
-    differ: of so few rows, no classifier tells anything. Of more rows than `rows_to_check`, groups
-    that differ are found less after the repair.
+    Groups of fewer than 8 rows are moved to a support without asking whether they differ: of so few
+    rows, no classifier tells anything. Of more than 5000 rows, groups that differ are found less
+    after the repair.
     """
     policy = group_policy(fair.groups)
     groups = policy._make_groups(rows.labels)
@@ -585,10 +571,11 @@ def _open_map(
             found.append(distinct(space.encode(codes[drawn]), masses))
         return map_of_groups(fair, rows, groups, space, found, n_rows, rng, shared)
 
+    rows_to_compare, rows_to_check, tol = 8, 5000, 0.02
     # A support that was asked for is made.
     if fair.method == "auto" and groups.sizes.min() >= rows_to_compare:
         order = rng.permutation(inside)
-        tol, features = 0.02, space.encode(codes[order])
+        features = space.encode(codes[order])
         shared = shared_maps(features, groups.codes[order], len(groups.names), tol)
         if shared.any() and len(inside) <= rows_to_check:
             generator = np.random.default_rng(rng.randint(2**31))
@@ -764,11 +751,14 @@ def map_of_groups(
         codes, bound, n_iter = rows.method._find(space, found, of_found, n_support, rng, callback)
     # Of valid rows: categories and levels of averages were rounded, so couplings are new ones.
     support = space.encode(codes)
+    squares = (support**2).sum(axis=1)
 
     # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
     def coupled(points: np.ndarray, masses: np.ndarray) -> tuple[float, Any]:
-        costs = squared_distances(points, support)
+        costs = (points**2).sum(axis=1)[:, None] - 2 * points @ support.T + squares
+        # By one product of matrices; rounding may leave squares just below 0.
+        np.maximum(costs, 0.0, out=costs)
         coupling = exact_transport(costs, masses, np.full(len(support), 1 / len(support)))
         return coupling.cost, coupling.plan
 
@@ -822,16 +812,14 @@ def map_of_rows(
         if held_out.any():
             known = generator.permutation(np.flatnonzero(~held_out & (groups.codes >= 0)))
             parts = [known[:MOST_ROWS], np.flatnonzero(held_out)]
-            images = [
-                transport.images(
-                    codes[of], groups.codes[of], row_keys(seed, codes[of]), fair.n_jobs
-                )
-                for of in parts
-            ]
-            fitted, tested = zip(images, (groups.codes[of] for of in parts), strict=True)
-            before = (codes[parts[0]], codes[parts[1]]) if transport.moves else None
+            before, labels = ([of[part] for part in parts] for of in (codes, groups.codes))
+            fitted, tested = (
+                (transport.images(of, of_rows, row_keys(seed, of), fair.n_jobs), of_rows)
+                for of, of_rows in zip(before, labels, strict=True)
+            )
+            raw = before if transport.moves else None
             certificate, did_harm = certify(
-                fitted, tested, rows.columns, names, generator, before, may_refuse=tol > 0
+                fitted, tested, rows.columns, names, generator, raw, may_refuse=tol > 0
             )
         elif is_checked and tol > 0 and transport.moves:
             did_harm = does_harm(rows, codes, groups, fitted_to, generator)
@@ -862,6 +850,6 @@ def does_harm(
         # Like new rows: their draws are not those that the fit was made with.
         keys = row_keys(int(rng.integers(2**63)), codes)
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
-        dealt_rows = ((of[~is_new], of[is_new]) for of in (codes, images, labels))
-        gains.append(found_less(*dealt_rows, rows.columns, len(groups.names), fold))
+        before, after, of_groups = ([of[~is_new], of[is_new]] for of in (codes, images, labels))
+        gains.append(found_less(before, after, of_groups, rows.columns, len(groups.names), fold))
     return sum(gains) / n_folds < times_chance * harm_by_chance(labels[folds < n_folds])
