@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from skdpot.fairness._conditional import harm_by_chance, mean_found, scores_of_pairs
+from skdpot.fairness._conditional import Split, harm_by_chance, mean_found, scores_of_pairs
 from skdpot.tables import Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.
@@ -82,7 +82,7 @@ def certify(
     columns: list[Column],
     names: Sequence[Any],
     rng: np.random.Generator,
-    before: Sequence[np.ndarray] | None = None,
+    before: Split | None = None,
     may_refuse: bool = True,
 ) -> tuple[FairnessCertificate, bool]:
     """Return the certificate of a repair, from rows that its fit did not use, and if it did harm.

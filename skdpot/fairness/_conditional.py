@@ -34,6 +34,8 @@ from skdpot.tables import NOMINAL, NUMERIC, Column
 
 # Groups that share a map, in ascending order.
 Part = tuple[int, ...]
+# Of the rows that a classifier knows, and of those that it is tested with.
+Split = Sequence[np.ndarray]
 # Two groups, their AUC by scores of a classifier, and the scores of the rows of each.
 PairScores = tuple[tuple[int, int], float, np.ndarray, np.ndarray]
 
@@ -593,12 +595,7 @@ def harm_by_chance(groups: np.ndarray) -> float:
 
 
 def found_less(
-    before: Sequence[np.ndarray],
-    after: Sequence[np.ndarray],
-    groups: Sequence[np.ndarray],
-    columns: list[Column],
-    n_groups: int,
-    seed: int,
+    before: Split, after: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
 ) -> float:
     """Return by how much less groups are found after a repair, in the second rows of each pair."""
     found = (scores_of_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
@@ -617,11 +614,7 @@ def mean_found(pairs: Iterable[PairScores]) -> float:
 
 
 def scores_of_pairs(
-    codes: Sequence[np.ndarray],
-    groups: Sequence[np.ndarray],
-    columns: list[Column],
-    n_groups: int,
-    seed: int,
+    codes: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
 ) -> Iterator[PairScores]:
     """Yield pairs of groups, their AUC, and the scores of their second rows, by classifiers.
 

@@ -93,6 +93,8 @@ class RepairRows:
         The rows of a fit without privacy, as codes of every column.
     n_parts : int
         Number of owners whose releases are added up, each with noise of its own.
+    certified : bool
+        Whether rows are held out for a certificate; never of a fit with epsilon.
     """
 
     every: list[Column]
@@ -106,6 +108,7 @@ class RepairRows:
     labels: Any
     codes: Any = None
     n_parts: int = 1
+    certified: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,11 +338,6 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
     return [bounded.get(column.position, column) for column in columns]
 
 
-def _scales(rows: RepairRows) -> tuple[ColumnSpace, np.ndarray, np.ndarray]:
-    """Return where distances are taken, and bounds of numbers and ranks."""
-    return in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
-
-
 # ---------------------------------------------------------------------------- private rows
 #
 # Private rows are read cell by cell: no value raises, warns, or changes how others are read. Types,
@@ -385,7 +383,7 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
 
     A row of an undeclared group, or with a missing number, has the number -1.
     """
-    space, low, high = _scales(rows)
+    space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     with silence():
         units = space.raw(private_codes(rows.table, column) for column in rows.columns)
         # In place, through a view of the numbers and ranks.
@@ -517,12 +515,12 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     return map_of_counts(fair, release, public, counts)
 
 
-def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairMap:
+def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     """Return the map of a fit without privacy; it is as private as the rows.
 
     `fair` is the estimator, whose parameters say how.
     """
-    fitted = _open_map(fair, rows, certified=certified)
+    fitted = _open_map(fair, rows)
     codes, groups, n_changed = rows.codes, fitted.groups.codes, 0
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
@@ -538,7 +536,7 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     return replace(fitted, n_changed=n_changed)
 
 
-def _open_map(fair: Any, rows: RepairRows, *, certified: bool) -> FairMap:
+def _open_map(fair: Any, rows: RepairRows) -> FairMap:
     """Return the map of a fit without privacy.
 
     Groups of fewer than 8 rows are moved to a support without asking whether they differ: of so few
@@ -553,7 +551,7 @@ def _open_map(fair: Any, rows: RepairRows, *, certified: bool) -> FairMap:
     rng = check_random_state(fair.random_state)
     codes, columns = to_be_moved(rows.codes, rows.every, rows.computed), rows.columns
     if isinstance(rows.method, ConditionalRepair):
-        return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
+        return map_of_rows(fair, rows, codes, groups, rng)
     inside = np.flatnonzero(groups.codes >= 0)
     space = in_own_units(columns).of_rows(codes[inside], scaled=rows.method.scale)
 
@@ -596,7 +594,7 @@ def map_of_counts(
     would show more than they hide. Errors are those of the noise, and of new rows.
     """
     sizes, points, masses = release.groups_of(counts)
-    space, low, high = _scales(rows)
+    space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -773,13 +771,7 @@ def map_of_groups(
 
 
 def map_of_rows(
-    fair: Any,
-    rows: RepairRows,
-    codes: np.ndarray,
-    groups: Groups,
-    rng: np.random.RandomState,
-    *,
-    certified: bool = True,
+    fair: Any, rows: RepairRows, codes: np.ndarray, groups: Groups, rng: np.random.RandomState
 ) -> FairMap:
     """Return the map by conditional distributions, with a certificate if one is possible.
 
@@ -790,7 +782,7 @@ def map_of_rows(
     generator = np.random.default_rng(rng.randint(2**31))
     held_out = np.zeros(len(codes), dtype=bool)
     # Of conditional parity there is no bound: groups may differ in the columns that are fixed.
-    is_checked = certified and fair.epsilon is None and not rows.fixed
+    is_checked = rows.certified and fair.epsilon is None and not rows.fixed
     if is_checked:
         held_out = hold_out(groups.codes, method.held_out, generator)
     tol, certificate, names = float(method.tol), None, groups.names.tolist()
