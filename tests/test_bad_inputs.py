@@ -359,6 +359,9 @@ MISTAKES = {
         ("no fit", lambda book: repair().transform(PEOPLE), *FITTED_FIRST),
     ],
     FairBarycenterRegressor: [
+        ("the name of a model",
+         lambda book: regressor(estimator="ridge").fit(NUMBERS_AND_SEX, WAGE),
+         "must be an object implementing 'fit' or None", "Got 'ridge' instead"),
         ("the name of a column beside X",
          lambda b: regressor(sensitive_features=None).fit(PEOPLE, WAGE, sensitive_features="sex"),
          r"got an object of shape \(\)", "takes the name of a column in its constructor"),

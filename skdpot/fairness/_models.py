@@ -30,7 +30,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, warn_user
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
+from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
     Groups,
@@ -98,7 +98,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
     """
 
     _parameter_constraints = FAIR_CONSTRAINTS | {
-        "estimator": "no_validation",
+        "estimator": [HasMethods(["fit"]), None],
         "cv": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
         "n_quantiles": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "sensitive_in_estimator": ["boolean"],

@@ -234,6 +234,7 @@ def pair_target(
     likely = guess + differences * spreads / (spreads + noise)
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
     if missing is not None:
+        # With two deviations, patterns of missing values of two public tables are farther off.
         (row, column), clear = missing, 3.0 * deviation / n_records
         shares, both = np.array([parts[0][row], parts[1][column]]), likely[row, column]
         alone = shares - observed[row, column]

@@ -219,12 +219,13 @@ def pool_classes(
         So less noise hides the differences of small classes.
     target : int, default=None
         Place of a target of numbers, whose bands are the classes. Bands differ in most columns, so
-        that differences need not be clear of noise; pairs with the target are not compared.
+        that differences need not be clear of noise, and in pairs more at large than in single
+        cells. Pairs with the target stay as they are.
 
     Returns
     -------
     released : dict of str to ndarray
-        No count of a group of cells, or of a pair of groups, is below 0.
+        No count of a group of cells, or of a pair of groups that was compared, is below 0.
     deviations : ndarray of shape (n_classes,)
         Standard deviations of the remaining noise of pairs, as shares of the class.
 

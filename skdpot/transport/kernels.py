@@ -129,7 +129,7 @@ def prepare(kernel, seconds, *arguments) -> bool:
     Tell whether it is compiled. `seconds` is the time that the interpreter would take.
     """
     message = (
-        "skdpot compiles kernels, once on this machine: this takes up to 10 seconds. "
+        "skdpot compiles kernels, once on this machine: this takes up to 20 seconds. "
         "`python -m skdpot warm` does so in advance."
     )
     log = logging.getLogger("skdpot")

@@ -527,7 +527,7 @@ def test_a_target_of_numbers_depends_on_others_as_it_did():
         generator = DPSinkhornGenerator(2.0, 1e-5, schema=schema, target=target, random_state=0)
         made = generator.fit(table).sample(8_000)
         found.append((is_dear(made[:, 0], made[:, 1]) == (made[:, 2] > 1)).mean())
-    assert found[0] < 0.6 < 0.7 < found[1]
+    assert found[0] < 0.6 < 0.65 < found[1]
 
 
 @pytest.mark.experiment
