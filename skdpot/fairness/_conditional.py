@@ -597,10 +597,10 @@ def harm_by_chance(groups: np.ndarray) -> float:
 def found_less(
     before: Split, after: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
 ) -> float:
-    """Return by how much less groups are found after a repair, in the second rows of each pair."""
-    found = (scores_of_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
-    before_it, after_it = map(mean_found, found)
-    return before_it - after_it
+    """Return by how much less groups are found in a table after a repair than before it."""
+    pairs = (scores_of_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
+    shown, left = map(mean_found, pairs)
+    return shown - left
 
 
 def mean_found(pairs: Iterable[PairScores]) -> float:
