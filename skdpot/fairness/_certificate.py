@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from skdpot.fairness._conditional import harm_by_chance, mean_of_pairs, scores_of_pairs
+from skdpot.fairness._conditional import Split, harm_by_chance, mean_found, scores_of_pairs
 from skdpot.tables import Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.
@@ -82,7 +82,7 @@ def certify(
     columns: list[Column],
     names: Sequence[Any],
     rng: np.random.Generator,
-    before: tuple[np.ndarray, np.ndarray] | None = None,
+    before: Split | None = None,
     may_refuse: bool = True,
 ) -> tuple[FairnessCertificate, bool]:
     """Return the certificate of a repair, from rows that its fit did not use, and if it did harm.
@@ -94,13 +94,18 @@ def certify(
     returned (`may_refuse`), the certificate is that of the rows before it.
     """
     groups, seed = (train[1], held_out[1]), int(rng.integers(2**31))
-    after = found_by_learners((train[0], held_out[0]), groups, columns, len(names), seed)
-    raw = after if before is None else found_by_learners(before, groups, columns, len(names), seed)
-    largest, mean_before, *bounds_before = raw
-    _, mean_after, *bounds_after = after
+    tables = [(train[0], held_out[0])] if before is None else [before, (train[0], held_out[0])]
+    found = [list(scores_of_pairs(of, groups, columns, len(names), seed)) for of in tables]
+    raised = mean_found(found[-1]) - mean_found(found[0])
+    did_harm = may_refuse and raised > harm_by_chance(groups[1])
+    # The largest of several bounds holds with the confidence of each: see the head of this file.
+    # One of two tables is returned, by what is seen here: each bound has half of the risk.
+    risk, auc, gap = (1.0 - _CONFIDENCE) / 2, 0.0, 0.0
     # The certificate is that of the table that is returned.
-    did_harm = may_refuse and mean_after - mean_before > harm_by_chance(groups[1])
-    auc, gap = bounds_before if did_harm else bounds_after
+    for _, of_pair, x, y in found[0 if did_harm else -1]:
+        auc = max(auc, max_mean(of_pair, min(len(x), len(y)), risk))
+        gap = max(gap, gap_bound(x, y, risk))
+    largest = max((of_pair for _, of_pair, *_ in found[0]), default=0.5)
     sizes = np.bincount(groups[1], minlength=len(names))
     n_rows = dict(zip(names, sizes.tolist(), strict=True))
     too_small = [str(name) for name, n in n_rows.items() if not n]
@@ -119,29 +124,6 @@ def certify(
         "rows that are distributed otherwise; single rows; error rates; a partial repair."
     )
     return FairnessCertificate(_CONFIDENCE, auc, largest, gap, n_rows, statement), did_harm
-
-
-def found_by_learners(
-    codes: tuple[np.ndarray, np.ndarray],
-    groups: tuple[np.ndarray, np.ndarray],
-    columns: list[Column],
-    n_groups: int,
-    seed: int,
-) -> tuple[float, float, float, float]:
-    """Return how well groups are found, by a classifier of the first rows, in the second ones.
-
-    That is the AUC of the two groups that are told apart best, the mean of all pairs, each by the
-    rows that tell of it, and for new rows upper bounds of the AUC and of the difference of rates.
-    """
-    # The largest of several bounds holds with the confidence of each: see the head of this file.
-    # One of two tables is returned, by what is seen here: each bound has half of the risk.
-    risk, auc, gap = (1.0 - _CONFIDENCE) / 2, 0.0, 0.0
-    seen: dict[tuple[int, int], float] = {}
-    for pair, found, x, y in scores_of_pairs(codes, groups, columns, n_groups, seed):
-        seen[pair] = max(seen.get(pair, 0.0), found)
-        auc = max(auc, max_mean(found, min(len(x), len(y)), risk))
-        gap = max(gap, gap_bound(x, y, risk))
-    return max(seen.values(), default=0.5), mean_of_pairs(seen, groups[1]), auc, gap
 
 
 # ---------------------------------------------------------------------------- confidence bounds

@@ -14,10 +14,13 @@ import numpy as np
 from scipy.stats import rankdata
 from scipy.stats.contingency import crosstab
 
+from skdpot.fairness._conditional_models import least_decimals
 from skdpot.privacy.checks import to_display
 from skdpot.tables import NUMERIC, Column, column_index, simplest_number
 
 _Function = partial[np.ndarray]
+# A function of one number or of two.
+_Term = Callable[..., np.ndarray]
 # The share of rows that a function must explain, and the correlation that it must have. The square
 # of that is the share of the variance: with .999 of it, a total that is nearly a product was found
 # in half of the samples of 500 rows, and in the others its repair showed the group.
@@ -169,7 +172,7 @@ def find_computed(
             for j in np.flatnonzero(may[:, target]).tolist()
             if j not in left
         ]
-        decimals = _decimals(codes[rows, target])
+        decimals = least_decimals(codes[rows, target])
         drafts = (ComputedColumn(target, *each, decimals) for each in candidates)
         held = [_checked(draft, checked, columns[target]) for draft in drafts]
         # Of the functions that hold, one without an error comes first.
@@ -192,7 +195,7 @@ _OF_ONE = (np.positive, np.log, np.log1p, np.sqrt, np.square, np.exp)
 _OF_TWO = {np.multiply: "{} * {}", np.divide: "{} / {}", _over_square: "{} / {}**2"}
 
 
-def _terms(numbers: list[int], *, most_columns: int = 40) -> list[tuple[tuple[int, ...], Any]]:
+def _terms(numbers: list[int], *, most_columns: int = 40) -> list[tuple[tuple[int, ...], _Term]]:
     """Return functions of one number and of two; pairs are of the first `most_columns`."""
     few = numbers[:most_columns]
     terms: list[Any] = [((j,), of) for of in _OF_ONE for j in numbers]
@@ -214,11 +217,7 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 
 
 def _line_of(
-    codes: np.ndarray,
-    target: int,
-    places: tuple[int, ...],
-    of: Callable[..., np.ndarray],
-    names: list[str],
+    codes: np.ndarray, target: int, places: tuple[int, ...], of: _Term, names: list[str]
 ) -> tuple[tuple[int, ...], _Function, str]:
     """Return the line through numbers, or through one function of them, also in words."""
     with np.errstate(all="ignore"):
@@ -258,18 +257,14 @@ def _sums(
 
 
 def _weighted(
-    arguments: list[np.ndarray],
-    *,
-    of: Callable[..., np.ndarray],
-    weights: np.ndarray,
-    constant: float,
+    arguments: list[np.ndarray], *, of: _Term, weights: np.ndarray, constant: float
 ) -> np.ndarray:
     """Return a weighted sum of the arguments, or of one function of them all."""
     parts = zip(weights, _parts(arguments, of), strict=True)
     return constant + sum(weight * part for weight, part in parts)
 
 
-def _parts(arguments: Any, of: Callable[..., np.ndarray]) -> Any:
+def _parts(arguments: Any, of: _Term) -> Any:
     """Return the terms of a sum: numbers, or one function of them."""
     return arguments if of is np.positive else [of(*arguments)]
 
@@ -374,9 +369,3 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
     is_exact = bool(errors.mean() <= 1 - _EXPLAINED)
     text = f"{column.name} = {draft.text}" + ", or missing" * has_gaps
     return replace(draft, text=text, is_exact=is_exact, has_gaps=has_gaps) if holds else None
-
-
-def _decimals(values: np.ndarray) -> int:
-    """Return the least number of decimals that represents all values, 15 if it is above 6."""
-    known = values[np.isfinite(values)]
-    return next((d for d in range(7) if (np.round(known, d) == known).all()), 15)

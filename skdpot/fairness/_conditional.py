@@ -1,7 +1,7 @@
 """The sequential conditional repair of a table: one-dimensional conditional transports, in turn."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -34,6 +34,10 @@ from skdpot.tables import NOMINAL, NUMERIC, Column
 
 # Groups that share a map, in ascending order.
 Part = tuple[int, ...]
+# Of the rows that a classifier knows, and of those that it is tested with.
+Split = Sequence[np.ndarray]
+# Two groups, their AUC by scores of a classifier, and the scores of the rows of each.
+PairScores = tuple[tuple[int, int], float, np.ndarray, np.ndarray]
 
 
 class ConditionalRepair(BaseEstimator):
@@ -590,34 +594,28 @@ def harm_by_chance(groups: np.ndarray) -> float:
     return 0.01 + 0.5 / math.sqrt(12 * max(rows, 1.0))
 
 
-def mean_found(
-    codes: tuple[np.ndarray, np.ndarray],
-    groups: tuple[np.ndarray, np.ndarray],
-    columns: list[Column],
-    n_groups: int,
-    seed: int,
+def found_less(
+    before: Split, after: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
 ) -> float:
-    """Return the mean AUC of pairs of groups, in the second rows by classifiers of the first."""
-    seen: dict[tuple[int, int], float] = {}
-    for pair, found, *_ in scores_of_pairs(codes, groups, columns, n_groups, seed):
-        seen[pair] = max(seen.get(pair, 0.0), found)
-    return mean_of_pairs(seen, groups[1])
+    """Return by how much less groups are found in a table after a repair than before it."""
+    pairs = (scores_of_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
+    shown, left = map(mean_found, pairs)
+    return shown - left
 
 
-def mean_of_pairs(seen: dict[tuple[int, int], float], groups: np.ndarray) -> float:
-    """Return the mean of pairs of groups, each by the rows that tell of it; 1/2 without any."""
-    sizes = np.bincount(groups)
-    rows = [1 / (1 / sizes[a] + 1 / sizes[b]) for a, b in seen]
-    return float(np.average(list(seen.values()), weights=rows)) if seen else 0.5
+def mean_found(pairs: Iterable[PairScores]) -> float:
+    """Return the mean AUC of pairs of groups, each by the rows that tell of it; 1/2 without any."""
+    best: dict[tuple[int, int], tuple[float, float]] = {}
+    for pair, found, x, y in pairs:
+        seen = found, 1 / (1 / len(x) + 1 / len(y))
+        best[pair] = max(best.get(pair, seen), seen)
+    found, rows = np.transpose(list(best.values()) or [(0.5, 1.0)])
+    return float(np.average(found, weights=rows))
 
 
 def scores_of_pairs(
-    codes: tuple[np.ndarray, np.ndarray],
-    groups: tuple[np.ndarray, np.ndarray],
-    columns: list[Column],
-    n_groups: int,
-    seed: int,
-) -> Iterator[tuple[tuple[int, int], float, np.ndarray, np.ndarray]]:
+    codes: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
+) -> Iterator[PairScores]:
     """Yield pairs of groups, their AUC, and the scores of their second rows, by classifiers.
 
     These know the first rows. One gets all columns, and one also differences and ratios.
@@ -636,8 +634,11 @@ def scores_of_pairs(
         booster.set_params(categorical_features=categorical + further)
         probabilities = group_probabilities(booster, (fitted, groups[0]), tested, n_groups)
         for a, b in combinations(present, 2):
-            of_pair = (_scores(probabilities[groups[1] == g], a, b) for g in (a, b))
-            for x, y in zip(*of_pair, strict=True):
+            of_a, of_b = probabilities[:, a], probabilities[:, b]
+            both = of_a + of_b
+            ratio = np.divide(of_a, both, out=np.full(len(both), 0.5), where=both > 0)
+            for scores in [ratio] if n_groups == 2 else [ratio, of_a, of_b]:
+                x, y = (scores[groups[1] == g] for g in (a, b))
                 # A score that is always wrong tells groups apart as well as one that is right.
                 yield (a, b), max(area(x, y), 1.0 - area(x, y)), x, y
 
@@ -665,10 +666,3 @@ def _with_pairs(
             return np.column_stack([rows, x - y, np.where(y == 0, np.nan, x / y)])
 
     return widened(known), widened(new)
-
-
-def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
-    of_a, of_b = probabilities[:, a], probabilities[:, b]
-    both = of_a + of_b
-    ratio = np.divide(of_a, both, out=np.full(len(both), 0.5), where=both > 0)
-    return [ratio] if probabilities.shape[1] == 2 else [ratio, of_a, of_b]

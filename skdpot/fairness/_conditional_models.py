@@ -64,6 +64,13 @@ class Scale:
         return np.interp(self.lattice[_cells(self.scores, scores)], self.values, self.scores)
 
 
+def least_decimals(values: np.ndarray) -> int:
+    """Return the least number of decimals that represents all values, 15 if it is above 6."""
+    known = values[np.isfinite(values)]
+    exact = (d for d in range(_MOST_DECIMALS) if (np.round(known, d) == known).all())
+    return next(exact, 15)
+
+
 def _cells(ends: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the cell between ends of each value; beyond them, the first cell or the last."""
     return np.searchsorted(ends[1:-1], values, side="right")
@@ -82,9 +89,7 @@ def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
         shares = np.linspace(0, 1, min(n_knots, len(lattice)))
         ends = np.unique(np.quantile(values, shares))
         scores = _best_scores(ends, values, values, groups)
-        # The least number of decimals that represents all values.
-        exact = (d for d in range(_MOST_DECIMALS) if (np.round(lattice, d) == lattice).all())
-        return Scale(ends, scores, None, next(exact, _MOST_DECIMALS))
+        return Scale(ends, scores, None, least_decimals(lattice))
     # Cells end halfway between values, so that a moved score is put back on the nearest one.
     wider = np.r_[2 * lattice[0] - lattice[1], lattice, 2 * lattice[-1] - lattice[-2]]
     ends = (wider[1:] + wider[:-1]) / 2

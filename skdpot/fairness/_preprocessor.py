@@ -488,8 +488,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         # The label is one more column, and gets its place in the joint distribution.
         joint = np.column_stack([rows.codes, numbers])
         every, columns = [*rows.every, label], [*rows.columns, label]
-        rows = replace(rows, every=every, columns=columns, codes=joint)
-        fitted = open_repair(self, rows, certified=False)
+        rows = replace(rows, every=every, columns=columns, codes=joint, certified=False)
+        fitted = open_repair(self, rows)
         values = self._moved(fitted, rows.table, joint, fitted.groups.codes, y)
         table, names = rows.table, [rows.table.names[c.position] for c in every[:-1]]
         moved = _rows_as(table.container, table, every[:-1], values[:-1], names)

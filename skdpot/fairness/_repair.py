@@ -21,9 +21,9 @@ from skdpot.fairness._conditional import (
     ConditionalRepair,
     Part,
     fit_conditional,
+    found_less,
     harm_by_chance,
     joined,
-    mean_found,
     shared_maps,
 )
 from skdpot.fairness._conditional_models import N_FOLDS, deal_folds
@@ -38,7 +38,6 @@ from skdpot.fairness._supports import (
     distinct,
     in_own_units,
     row_keys,
-    squared_distances,
     uniforms,
 )
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
@@ -94,6 +93,8 @@ class RepairRows:
         The rows of a fit without privacy, as codes of every column.
     n_parts : int
         Number of owners whose releases are added up, each with noise of its own.
+    certified : bool
+        Whether rows are held out for a certificate; never of a fit with epsilon.
     """
 
     every: list[Column]
@@ -107,6 +108,7 @@ class RepairRows:
     labels: Any
     codes: Any = None
     n_parts: int = 1
+    certified: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,8 +254,6 @@ def automatic_method(
     delta: float | None,
     n_records: int,
     groups: Groups | None,
-    *,
-    most_columns: int = 3,
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -262,7 +262,8 @@ def automatic_method(
     support has too many cells, or so much noise that a group of a fourth of the average size would
     be moved like another one.
     """
-    few, smallest = len(columns) <= most_columns, 0.25
+    most_columns, smallest = 3, 0.25
+    few = len(columns) <= most_columns
     if epsilon is None or groups is None:
         takes_support = few and all(column.kind == NUMERIC for column in columns)
     elif few and delta and has_grid(layout := in_own_units(columns).layout):
@@ -301,8 +302,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
     or_categories = (
         "For columns of text or categories, declare categories={column: [labels]} instead."
     )
-    low, high = np.full(len(numeric), np.inf), np.full(len(numeric), np.inf)
-    ranges: dict[int, range] = {}
+    pairs: dict[int, range | tuple[float, float]] = {}
     if isinstance(bounds, dict):
         for key, pair in bounds.items():
             place = column_index(key, numeric)
@@ -311,11 +311,11 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
                     f"columns: {names}."
                 )
-            ends = pair
-            if isinstance(pair, range) and len(pair) > 1 and pair.step == 1:
-                ranges[place], ends = pair, (pair[0], pair[-1])
-            low[[place]], high[[place]] = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
-        unbounded = [name for name, end in zip(names, high, strict=True) if np.isinf(end)]
+            is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
+            ends = (pair[0], pair[-1]) if is_range else pair
+            low, high = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+            pairs[place] = pair if is_range else (low.item(), high.item())
+        unbounded = [name for place, name in enumerate(names) if place not in pairs]
         if unbounded:
             raise ValueError(
                 f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} "
@@ -330,23 +330,12 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
                 f"{error} A dict gives bounds by column. The columns without categories are, in "
                 f"order: {names}. {or_categories}"
             ) from error
+        pairs = dict(enumerate(zip(low.tolist(), high.tolist(), strict=True)))
     bounded = {}
-    for j, column in enumerate(numeric):
-        pair = ranges.get(j, (float(low[j]), float(high[j])))
-        declared = read_schema({str(column.name): pair}).columns[0]
+    for place, column in enumerate(numeric):
+        declared = read_schema({str(column.name): pairs[place]}).columns[0]
         bounded[column.position] = replace(declared, name=column.name, position=column.position)
     return [bounded.get(column.position, column) for column in columns]
-
-
-def _schema_of(rows: RepairRows) -> TableSchema:
-    """Return the declared schemas of the rows and, as the target, of their groups."""
-    target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
-    return TableSchema((*rows.columns, target), len(rows.columns))
-
-
-def _scales(rows: RepairRows) -> tuple[ColumnSpace, np.ndarray, np.ndarray]:
-    """Return where distances are taken, and bounds of numbers and ranks."""
-    return in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
 
 
 # ---------------------------------------------------------------------------- private rows
@@ -394,7 +383,7 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
 
     A row of an undeclared group, or with a missing number, has the number -1.
     """
-    space, low, high = _scales(rows)
+    space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     with silence():
         units = space.raw(private_codes(rows.table, column) for column in rows.columns)
         # In place, through a view of the numbers and ranks.
@@ -436,7 +425,9 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
-        schema, progress = _schema_of(rows), partial(progress_of, fair)
+        target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
+        schema = TableSchema((*rows.columns, target), len(rows.columns))
+        progress = partial(progress_of, fair)
 
         def made(n_records: int, epsilon: float) -> Any:
             return plan_table(schema, epsilon, delta, "replace_one", progress)
@@ -524,12 +515,12 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     return map_of_counts(fair, release, public, counts)
 
 
-def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairMap:
+def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     """Return the map of a fit without privacy; it is as private as the rows.
 
     `fair` is the estimator, whose parameters say how.
     """
-    fitted = _open_map(fair, rows, certified=certified)
+    fitted = _open_map(fair, rows)
     codes, groups, n_changed = rows.codes, fitted.groups.codes, 0
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
@@ -545,19 +536,12 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     return replace(fitted, n_changed=n_changed)
 
 
-def _open_map(
-    fair: Any,
-    rows: RepairRows,
-    *,
-    certified: bool,
-    rows_to_compare: int = 8,
-    rows_to_check: int = 5000,
-) -> FairMap:
+def _open_map(fair: Any, rows: RepairRows) -> FairMap:
     """Return the map of a fit without privacy.
 
-    Groups of fewer rows than `rows_to_compare` are moved to a support without asking whether they
-    differ: of so few rows, no classifier tells anything. Of more rows than `rows_to_check`, groups
-    that differ are found less after the repair.
+    Groups of fewer than 8 rows are moved to a support without asking whether they differ: of so few
+    rows, no classifier tells anything. Of more than 5000 rows, groups that differ are found less
+    after the repair.
     """
     policy = group_policy(fair.groups)
     groups = policy._make_groups(rows.labels)
@@ -567,7 +551,7 @@ def _open_map(
     rng = check_random_state(fair.random_state)
     codes, columns = to_be_moved(rows.codes, rows.every, rows.computed), rows.columns
     if isinstance(rows.method, ConditionalRepair):
-        return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
+        return map_of_rows(fair, rows, codes, groups, rng)
     inside = np.flatnonzero(groups.codes >= 0)
     space = in_own_units(columns).of_rows(codes[inside], scaled=rows.method.scale)
 
@@ -585,10 +569,11 @@ def _open_map(
             found.append(distinct(space.encode(codes[drawn]), masses))
         return map_of_groups(fair, rows, groups, space, found, n_rows, rng, shared)
 
+    rows_to_compare, rows_to_check, tol = 8, 5000, 0.02
     # A support that was asked for is made.
     if fair.method == "auto" and groups.sizes.min() >= rows_to_compare:
         order = rng.permutation(inside)
-        tol, features = 0.02, space.encode(codes[order])
+        features = space.encode(codes[order])
         shared = shared_maps(features, groups.codes[order], len(groups.names), tol)
         if shared.any() and len(inside) <= rows_to_check:
             generator = np.random.default_rng(rng.randint(2**31))
@@ -609,7 +594,7 @@ def map_of_counts(
     would show more than they hide. Errors are those of the noise, and of new rows.
     """
     sizes, points, masses = release.groups_of(counts)
-    space, low, high = _scales(rows)
+    space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -678,13 +663,10 @@ def tried_map(
         keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), codes[few])
         before.append(codes[few])
         labels.append(groups.codes[few])
-        after.append(tried.images(codes[few], groups.codes[few], keys, fair.n_jobs))
-    of, seed = (labels[0], labels[1]), int(rng.randint(2**31))
-    shown = [
-        mean_found((known, new), of, rows.columns, len(groups.names), seed)
-        for known, new in (before, after)
-    ]
-    return shown[0] - shown[1], harm_by_chance(labels[1])
+        after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
+    seed, n_groups = int(rng.randint(2**31)), len(groups.names)
+    gain = found_less(before, after, labels, rows.columns, n_groups, seed)
+    return gain, harm_by_chance(labels[1])
 
 
 def map_of_sketch(
@@ -767,11 +749,14 @@ def map_of_groups(
         codes, bound, n_iter = rows.method._find(space, found, of_found, n_support, rng, callback)
     # Of valid rows: categories and levels of averages were rounded, so couplings are new ones.
     support = space.encode(codes)
+    squares = (support**2).sum(axis=1)
 
     # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
     def coupled(points: np.ndarray, masses: np.ndarray) -> tuple[float, Any]:
-        costs = squared_distances(points, support)
+        costs = (points**2).sum(axis=1)[:, None] - 2 * points @ support.T + squares
+        # By one product of matrices; rounding may leave squares just below 0.
+        np.maximum(costs, 0.0, out=costs)
         coupling = exact_transport(costs, masses, np.full(len(support), 1 / len(support)))
         return coupling.cost, coupling.plan
 
@@ -786,13 +771,7 @@ def map_of_groups(
 
 
 def map_of_rows(
-    fair: Any,
-    rows: RepairRows,
-    codes: np.ndarray,
-    groups: Groups,
-    rng: np.random.RandomState,
-    *,
-    certified: bool = True,
+    fair: Any, rows: RepairRows, codes: np.ndarray, groups: Groups, rng: np.random.RandomState
 ) -> FairMap:
     """Return the map by conditional distributions, with a certificate if one is possible.
 
@@ -803,7 +782,7 @@ def map_of_rows(
     generator = np.random.default_rng(rng.randint(2**31))
     held_out = np.zeros(len(codes), dtype=bool)
     # Of conditional parity there is no bound: groups may differ in the columns that are fixed.
-    is_checked = certified and fair.epsilon is None and not rows.fixed
+    is_checked = rows.certified and fair.epsilon is None and not rows.fixed
     if is_checked:
         held_out = hold_out(groups.codes, method.held_out, generator)
     tol, certificate, names = float(method.tol), None, groups.names.tolist()
@@ -825,16 +804,14 @@ def map_of_rows(
         if held_out.any():
             known = generator.permutation(np.flatnonzero(~held_out & (groups.codes >= 0)))
             parts = [known[:MOST_ROWS], np.flatnonzero(held_out)]
-            images = [
-                transport.images(
-                    codes[of], groups.codes[of], row_keys(seed, codes[of]), fair.n_jobs
-                )
-                for of in parts
-            ]
-            fitted, tested = zip(images, (groups.codes[of] for of in parts), strict=True)
-            before = (codes[parts[0]], codes[parts[1]]) if transport.moves else None
+            before, labels = ([of[part] for part in parts] for of in (codes, groups.codes))
+            fitted, tested = (
+                (transport.images(of, of_rows, row_keys(seed, of), fair.n_jobs), of_rows)
+                for of, of_rows in zip(before, labels, strict=True)
+            )
+            raw = before if transport.moves else None
             certificate, did_harm = certify(
-                fitted, tested, rows.columns, names, generator, before, may_refuse=tol > 0
+                fitted, tested, rows.columns, names, generator, raw, may_refuse=tol > 0
             )
         elif is_checked and tol > 0 and transport.moves:
             did_harm = does_harm(rows, codes, groups, fitted_to, generator)
@@ -859,15 +836,12 @@ def does_harm(
     kept = np.flatnonzero(groups.codes >= 0)
     codes, labels, dealt = codes[kept], groups.codes[kept], deal_folds(groups.codes, rng)
     folds = dealt[kept]
-    many_rows, times_chance, raised = 5000, 2.0, []
+    many_rows, times_chance, gains = 5000, 2.0, []
     n_folds = N_FOLDS if len(kept) <= many_rows else 2
     for fold in range(n_folds):
         # Like new rows: their draws are not those that the fit was made with.
         keys = row_keys(int(rng.integers(2**63)), codes)
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
-        for table, sign in ((images, 1.0), (codes, -1.0)):
-            moved, of_groups = ((of[~is_new], of[is_new]) for of in (table, labels))
-            found = mean_found(moved, of_groups, rows.columns, len(groups.names), fold)
-            raised.append(sign * found)
-    chance = harm_by_chance(labels[folds < n_folds])
-    return sum(raised) / n_folds > -times_chance * chance
+        before, after, of_groups = ([of[~is_new], of[is_new]] for of in (codes, images, labels))
+        gains.append(found_less(before, after, of_groups, rows.columns, len(groups.names), fold))
+    return sum(gains) / n_folds < times_chance * harm_by_chance(labels[folds < n_folds])

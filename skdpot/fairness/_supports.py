@@ -304,12 +304,12 @@ class SupportMap:
             return self.codes[drawn_by(self.plans[g], at, drawn[rows])]
 
         maps = np.where(groups >= 0, self.shared[groups], -1)
-        rows_of = [np.flatnonzero(maps == g) for g in range(len(self.points))]
-        work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]
-        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(move)(*task) for task in work)
+        rows_of = {g: np.flatnonzero(maps == g) for g in np.unique(maps[maps >= 0]).tolist()}
+        threads = Parallel(n_jobs=n_jobs, prefer="threads")
+        found = threads(delayed(move)(*task) for task in rows_of.items())
         # Rows in no group stay what they are.
         images = codes.copy()
-        for (_, rows), image in zip(work, found, strict=True):
+        for rows, image in zip(rows_of.values(), found, strict=True):
             images[rows] = image
         return images
 
@@ -345,18 +345,6 @@ def drawn_by(plan: sparse.csr_array, at: np.ndarray, uniforms: np.ndarray) -> np
     drawn = np.searchsorted(running, wanted, side="right") - 1
     # Sums are rounded, so that a number near an end may fall beyond the row of the plan.
     return plan.indices[np.clip(drawn, starts, ends - 1)]
-
-
-def drawn_points(
-    groups: list[Group], weights: np.ndarray, rng: np.random.RandomState, size: int
-) -> np.ndarray:
-    """Return points drawn from the mixture of groups, distinct ones if there are enough."""
-    points = np.concatenate([points for points, _ in groups])
-    masses = np.concatenate([w * masses for w, (_, masses) in zip(weights, groups, strict=True)])
-    # Rounded weights may have another sum, which `choice` refuses.
-    masses /= masses.sum()
-    too_few = bool(np.count_nonzero(masses) < size)
-    return points[rng.choice(len(points), size, replace=too_few, p=masses)]
 
 
 class FreeSupport(BaseEstimator):
@@ -446,10 +434,16 @@ class FreeSupport(BaseEstimator):
                 [x[:, 0] for x in points], weights, masses=masses, n_support=n_support
             )
             return space.decode(line.support[:, None]), line.lower_bound, 1
+        # Points of the mixture of groups, distinct ones if there are enough.
+        of_all = np.concatenate([w * of for w, of in zip(weights, masses, strict=True)])
+        # Rounded weights may have another sum, which `choice` refuses.
+        of_all /= of_all.sum()
+        too_few = bool(np.count_nonzero(of_all) < n_support)
+        drawn = rng.choice(len(of_all), n_support, replace=too_few, p=of_all)
         result = free_support_barycenter(
             points,
             weights,
-            drawn_points(groups, weights, rng, n_support),
+            np.concatenate(points)[drawn],
             masses=masses,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -475,13 +469,6 @@ def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     if doubtful.any():
         found[doubtful] = KDTree(points).query(rows[doubtful])[1]
     return found
-
-
-def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return squared Euclidean distances between points."""
-    # By one product of matrices; rounding may leave squares just below 0.
-    squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
-    return np.maximum(squares, 0.0, out=squares)
 
 
 def distinct(points: np.ndarray, masses: np.ndarray) -> Group:
