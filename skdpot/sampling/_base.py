@@ -32,8 +32,8 @@ class UserSamples:
     ----------
     draws : object
         Draws samples from distributions, or around vectors; it has an `epsilon`.
-    worst_costs : callable
-        Returns the expected cost of a sample for the worst user, and without any data; or None.
+    worst_costs : tuple of float or None
+        The expected cost of a sample for the worst user, and without any data, if it is known.
     attributes : dict
         Fitted attributes, by name.
     doubles_per_user : int
@@ -51,7 +51,7 @@ class UserSamples:
     """
 
     draws: Any
-    worst_costs: Callable[[], tuple[float, float] | None]
+    worst_costs: tuple[float, float] | None
     attributes: dict[str, Any]
     doubles_per_user: int
     project: Callable[[Any], np.ndarray] | None = None
@@ -68,7 +68,7 @@ class UserSamples:
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the largest expected cost of a sample; its scale is the cost of a blind guess."""
-        costs = self.worst_costs()
+        costs = self.worst_costs
         return () if costs is None else (ExpectedError("cost of a sample at worst", *costs),)
 
 
@@ -192,8 +192,7 @@ class BaseLocalSampler(
 
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
         self._fitted = plan.release
-        for name, value in plan.release.attributes.items():
-            setattr(self, name, value)
+        vars(self).update(plan.release.attributes)
 
     @abstractmethod
     def _plan_mechanism(self, epsilon: float) -> UserSamples:

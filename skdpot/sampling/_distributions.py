@@ -155,8 +155,14 @@ class BaseDistributionSampler(BaseLocalSampler):
         if not isinstance(getattr(self, "base_measure", "computed"), str):
             _check_choice(base, epsilon)
         attributes = {"output_points_": outputs, "cost_matrix_": cost, "base_measure_": base}
-        worst_costs = partial(_worst_costs, project, cost, base, further.get("worst_case_cost_"))
-        return UserSamples(draws, worst_costs, attributes | further, len(outputs), project, inputs)
+        worst = further.get("worst_case_cost_")
+        # Without a closed form users are tried at the points alone, where they are most different,
+        # unless these are too many.
+        if worst is None and len(cost) <= 512:
+            worst = np.max(np.sum(project(sparse.eye_array(len(cost), format="csr")) * cost, 1))
+        blind = float(np.max(cost @ base) / np.sum(base))
+        costs = None if worst is None else (float(worst), blind)
+        return UserSamples(draws, costs, attributes | further, len(outputs), project, inputs)
 
     def _make_geometry(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
         """Return input points, output points and costs; no inputs without a space; or raise."""
@@ -286,21 +292,6 @@ def _draw(
     with np.errstate(all="ignore"):
         probabilities = project(rows)
     return draws.draw(draws.integer_weights(probabilities), bits)
-
-
-def _worst_costs(
-    project: Projection, cost: np.ndarray, base: np.ndarray, worst: float | None
-) -> tuple[float, float] | None:
-    """Return the expected cost of a sample for the worst user, and without any data.
-
-    It is None without a closed form, if there are too many inputs to try them all.
-    """
-    if worst is None and len(cost) > 512:
-        return None
-    if worst is None:
-        # Tried at the points alone, where distributions of users are most different.
-        worst = np.max(np.sum(project(sparse.eye_array(len(cost), format="csr")) * cost, 1))
-    return float(worst), float(np.max(cost @ base) / np.sum(base))
 
 
 def _transport_costs(project: Projection, cost: np.ndarray, rows: Any) -> np.ndarray:
