@@ -167,13 +167,10 @@ def _array_copy(values: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values)
     if kind == "O":
         return objects(map(_kept, values.ravel())).reshape(values.shape)
-    # The width of the longest text of all rows is a value of some row.
-    if kind in "US":
-        return values.astype(f"{kind}{np.char.str_len(values).max(initial=1)}", order="C")
-    # Of the type by its name: the type itself may hold notes.
-    copied = np.empty(values.shape, values.dtype.str)
-    copied[...] = values
-    return copied
+    # Of the type by its name: the type itself may hold notes. The width of the longest text of all
+    # rows is a value of some row.
+    width = np.char.str_len(values).max(initial=1) if kind in "US" else 0
+    return values.astype(f"{kind}{width}" if width else values.dtype.str, order="C")
 
 
 def _pandas_copy(rows: Any, name: str) -> Any:
@@ -220,17 +217,11 @@ def _pandas_column(column: Any, name: str) -> Any:
 def _polars_copy(rows: Any, name: str) -> Any:
     import polars as pl
 
-    if isinstance(rows, pl.Series):
-        return _polars_column(rows, name)
-    return pl.DataFrame(
-        [_polars_column(column, f"column {column.name!r} of {name}") for column in rows]
-    )
-
-
-def _polars_column(column: Any, name: str) -> Any:
-    import polars as pl
-
-    dtype = column.dtype
+    if isinstance(rows, pl.DataFrame):
+        return pl.DataFrame(
+            [_polars_copy(each, f"column {each.name!r} of {name}") for each in rows]
+        )
+    column, dtype = rows, rows.dtype
     # Python's times have no nanoseconds.
     values = column.to_physical() if dtype.is_temporal() else column
     if isinstance(dtype, pl.Categorical | pl.Enum):

@@ -46,8 +46,6 @@ class UserSamples:
         How many doubles a sample takes.
     n_samples : int
         Samples of each user.
-    chunks : tuple of slice
-        Users that are served at a time.
     """
 
     draws: Any
@@ -58,7 +56,6 @@ class UserSamples:
     input_points: np.ndarray | None = None
     doubles_per_sample: int = 1
     n_samples: int = 1
-    chunks: tuple[slice, ...] = ()
 
     @property
     def event(self) -> DpEvent:
@@ -200,7 +197,7 @@ class BaseLocalSampler(
 
     @abstractmethod
     def _validate_users(self, X: Any) -> Any:
-        """Return the users' data, or raise."""
+        """Return the users' data of a validated X, or raise."""
 
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
@@ -261,8 +258,7 @@ class BaseLocalSampler(
         users = self._read_users(X)
         # The charge is the epsilon of the fitted mechanism, even if the parameter was changed
         # since.
-        chunks = self._plan_chunks(users.shape[0], n_samples)
-        samples = replace(self._fitted, n_samples=n_samples, chunks=chunks)
+        samples = replace(self._fitted, n_samples=n_samples)
         plan = self._plan_samples(samples, make_source(self.random_state))
         # Charged once for all users: each of them has these samples.
         released = self._guarded(lambda: self._release(plan, users))
@@ -276,29 +272,25 @@ class BaseLocalSampler(
         # Parameters may have been set since the fit.
         check_is_fitted(self)
         validate_parameters(self)
+        # It raises if joblib does not understand n_jobs.
+        effective_n_jobs(self.n_jobs)
         # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
-            return self._validate_users(X)
+            return self._validate_users(self._validate(X, reset=False))
 
-    def _plan_chunks(self, n_users: int, n_samples: int = 1) -> tuple[slice, ...]:
-        """Return slices of users, small enough for a cache, and enough of them for all workers.
+    def _map(self, function: Callable, *per_user: Any, n_samples: int = 1) -> np.ndarray:
+        """Apply a function to chunks of the arrays `per_user`, and stack the results.
 
-        Raises if joblib does not understand `n_jobs`, so that this is known before a charge.
+        Chunks are small enough for a cache, and enough of them for all workers. Workers are threads
+        unless another joblib backend is active.
         """
+        n_users = per_user[0].shape[0]
         # A progress bar is shown over a hundred chunks, and the work on one takes up to 512 KiB.
         n_chunks = max(effective_n_jobs(self.n_jobs), 100 if self.verbose else 1)
         of_samples = n_samples * self._fitted.doubles_per_sample
         in_cache = (1 << 16) // max(self._fitted.doubles_per_user, of_samples)
         size = max(1, min(in_cache, -(-n_users // n_chunks)))
-        return tuple(slice(start, start + size) for start in range(0, n_users, size))
-
-    def _map(
-        self, function: Callable[..., Any], chunks: tuple[slice, ...], *per_user: Any
-    ) -> np.ndarray:
-        """Apply a function to every chunk of the arrays `per_user`, and stack the results.
-
-        Workers are threads unless another joblib backend is active.
-        """
+        chunks = [slice(start, start + size) for start in range(0, n_users, size)]
         # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", max_nbytes=None)
         tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)

@@ -199,19 +199,18 @@ class BaseDistributionSampler(BaseLocalSampler):
     def _validate_users(self, X):
         # Imported before the charge, since an import may fail.
         transport.load_compiler()
-        rows = transport.normalise_rows(self._validate(X, reset=False))
-        self._prepare_work(np.diff(rows.indptr))
+        rows = transport.normalise_rows(X)
+        project = self._fitted.project
+        if isinstance(project, transport.Projector):
+            project.prepare(np.diff(rows.indptr))
         return rows
-
-    def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
-        """Compile the kernels for users with this many points, before the charge."""
 
     def _run(self, plan, data):
         samples = plan.release
         # Drawn for all users at once and in their order, so that results do not depend on chunks.
         integers = plan.source.bits(WEIGHT_BITS, (data.shape[0], samples.n_samples))
         draw = partial(_draw, samples.project, samples.draws)
-        return self._map(draw, samples.chunks, data, integers)
+        return self._map(draw, data, integers, n_samples=samples.n_samples)
 
     def _as_output(self, samples):
         return self.output_points_[samples] if self.output == "points" else samples[:, None]
@@ -239,7 +238,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         rows = self._read_users(X)
         # A copy: joblib adds attributes to functions that it calls.
         project = partial(self._fitted.project)
-        return self._map(project, self._plan_chunks(rows.shape[0]), rows)
+        return self._map(project, rows)
 
     def score(self, X, y=None) -> float:
         """Return minus the mean transport cost between users' distributions and their projections.
@@ -271,7 +270,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         if inputs is not None and inputs.shape[1] == outputs.shape[1]:
             cost = power_of_distances(inputs, outputs, self.metric, 1)
         score = partial(_transport_costs, self._fitted.project, cost)
-        return -float(np.mean(self._map(score, self._plan_chunks(rows.shape[0]), rows)))
+        return -float(np.mean(self._map(score, rows)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -458,9 +457,6 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         # In closed form: the worst user is at one of the points.
         worst = transport.worst_case_cost(cost, base, epsilon)
         return projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap}
-
-    def _prepare_work(self, n_points):
-        self._fitted.project.prepare(n_points)
 
     def _find_base_measure(self, choice, cost, epsilon):
         uniform = transport.uniform_base_measure(cost, epsilon).base_measure
@@ -669,12 +665,6 @@ def _exponential_projection(logits, base_measure, epsilon, rows):
     return transport.clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
 
 
-def _for_metric(points, metric):
-    """Return booleans for a metric of sets, which would warn about floats."""
-    is_of_sets = isinstance(metric, str) and metric in PAIRWISE_BOOLEAN_FUNCTIONS
-    return points.astype(bool) if is_of_sets and np.isin(points, (0, 1)).all() else points
-
-
 def power_of_distances(inputs, outputs, metric, order):
     """Return costs: a power of distances between points; or raise if they are invalid."""
     if isinstance(metric, str) and metric == "precomputed":
@@ -683,13 +673,15 @@ def power_of_distances(inputs, outputs, metric, order):
     check_memory(
         40 * len(inputs) * len(outputs), what, "Use fewer points, such as cells of a grid."
     )
-    transport.refuse_degrees(metric, [inputs, outputs])
+    points = [inputs, outputs]
+    transport.refuse_degrees(metric, points)
+    # A metric of sets would warn about floats.
+    if metric in PAIRWISE_BOOLEAN_FUNCTIONS and all(np.isin(each, (0, 1)).all() for each in points):
+        points = [each.astype(bool) for each in points]
     # What overflows is refused below, by the number of its points.
     with np.errstate(all="ignore"):
         try:
-            distances = pairwise_distances(
-                _for_metric(inputs, metric), _for_metric(outputs, metric), metric=metric
-            )
+            distances = pairwise_distances(*points, metric=metric)
         except ValueError as error:
             raise ValueError(
                 f"metric={metric!r} does not measure distances between these points ({error}). "

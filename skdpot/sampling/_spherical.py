@@ -132,7 +132,6 @@ class SphericalProjectionSampler(BaseLocalSampler):
         return UserSamples(draws, costs, attributes, doubles, doubles_per_sample=n_features)
 
     def _validate_users(self, X):
-        X = self._validate(X, reset=False)
         # A row of zeros has no direction, and its number alone is told.
         maxima = np.abs(X).max(axis=1)
         empty = np.flatnonzero(maxima == 0)
@@ -148,7 +147,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
     def _run(self, plan, data):
         samples = plan.release
         draw = partial(_draw, samples.draws, plan.source, samples.n_samples)
-        return self._map(draw, samples.chunks, data, np.arange(len(data)))
+        return self._map(draw, data, np.arange(len(data)), n_samples=samples.n_samples)
 
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
