@@ -120,11 +120,9 @@ class BaseLocalSampler(
         # An entry of a numpydoc section, and a line that stands for one.
         entry_of = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
         shared = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
-        entries: dict[str, str] = {}
         # Nearer bases win, so that a subclass may say more about a shared parameter.
-        for base in reversed(cls.__mro__[1:]):
-            if issubclass(base, BaseLocalSampler):
-                entries |= {entry[1]: entry[0] for entry in entry_of.finditer(base.__doc__ or "")}
+        told = "".join(base.__doc__ or "" for base in reversed(cls.__mro__[1:]))
+        entries = {entry[1]: entry[0] for entry in entry_of.finditer(told)}
         if cls.__doc__:
             cls.__doc__ = shared.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
 
@@ -177,13 +175,12 @@ class BaseLocalSampler(
             guarantee=PrivacyGuarantee(
                 epsilon=samples.draws.epsilon,
                 delta=0.0,
+                # The whole data of a user is replaced; it is public who takes part.
                 neighbouring="replace_one",
                 unit="user",
                 not_protected=("who takes part", "that a row was refused", "running time"),
             ),
             unit="user",
-            # The whole data of a user is replaced; it is public who takes part.
-            neighbouring="replace_one",
             n_records=1,
         )
 

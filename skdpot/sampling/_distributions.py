@@ -448,25 +448,21 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         self.tol = tol
 
     def _plan_projection(self, cost, epsilon):
-        n_outputs, gap = cost.shape[1], np.nan
+        choice, gap = self.base_measure, np.nan
         # A number or an array is the user's choice; the three names are computed.
-        base = scaled_uniform(self.base_measure, n_outputs)
-        if isinstance(base, str):
-            base, gap = self._find_base_measure(base, cost, epsilon)
+        base = scaled_uniform(choice, cost.shape[1])
+        if isinstance(choice, str):
+            base = transport.uniform_base_measure(cost, epsilon).base_measure
+            if choice != "uniform":
+                optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
+                # A mean of two feasible measures is feasible, as its constraints are linear.
+                base = (optimal.base_measure + base) / 2
+            if choice == "optimal":
+                base, gap = optimal.base_measure, optimal.gap
         projector = transport.Projector(cost, base, epsilon, solver=self.solver, tol=self.tol)
         # In closed form: the worst user is at one of the points.
         worst = transport.worst_case_cost(cost, base, epsilon)
         return projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap}
-
-    def _find_base_measure(self, choice, cost, epsilon):
-        uniform = transport.uniform_base_measure(cost, epsilon).base_measure
-        if choice == "uniform":
-            return uniform, np.nan
-        optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
-        if choice == "optimal":
-            return optimal.base_measure, optimal.gap
-        # A mean of two feasible measures is feasible, as its constraints are linear.
-        return (optimal.base_measure + uniform) / 2, np.nan
 
 
 class KLProjectionSampler(BaseDistributionSampler):

@@ -189,7 +189,13 @@ def release_files(
         work = partial(_work, type(sampler), chosen, read or _read_users, int(n_samples), prefix)
         if is_new:
             # A target that exists before the claim is somebody else's; later ones may be ours.
-            _refuse_targets(files)
+            there = [target for _, target in files if os.path.lexists(target)]
+            if there:
+                raise FileExistsError(
+                    f"{there[0]} exists, and was not written by this call. Nothing was charged. "
+                    "Move it away, or give another target. If it is from an interrupted call whose "
+                    "key is lost, its users are charged again."
+                )
             plan.price(ledger)
             tasks = [_task(keys, facts, number) for number in range(len(files))]
             # Workers report in any order, and a task may have run twice.
@@ -308,17 +314,6 @@ def _results(
             f"{len(tasks) - len(came)} results are missing: client must return one for each task "
             "that it is given."
         )
-
-
-def _refuse_targets(files: list[list[str]]) -> None:
-    """Raise if a target exists before anything is claimed."""
-    for _, target in files:
-        if os.path.lexists(target):
-            raise FileExistsError(
-                f"{target} exists, and was not written by this call. Nothing was charged. Move it "
-                "away, or give another target. If it is from an interrupted call whose key is "
-                "lost, its users are charged again."
-            )
 
 
 def _plan(sampler: Any, ledger: PrivacyLedger, n_samples: Any) -> ReleasePlan:
