@@ -176,42 +176,37 @@ def _array_copy(values: np.ndarray, name: str) -> np.ndarray:
 def _pandas_copy(rows: Any, name: str) -> Any:
     import pandas as pd
 
-    if isinstance(rows, pd.Series):
-        return pd.Series(_pandas_column(rows, name), name=rows.name)
-    columns = {
-        j: _pandas_column(rows.iloc[:, j], f"column {label!r} of {name}")
-        for j, label in enumerate(rows.columns)
-    }
-    # By position, since names may repeat; they are public, and an index is not.
-    made = pd.DataFrame(columns, index=range(len(rows)))
-    made.columns = list(rows.columns)
-    return made
-
-
-def _pandas_column(column: Any, name: str) -> Any:
-    import pandas as pd
-
-    dtype = column.dtype
+    if isinstance(rows, pd.DataFrame):
+        # By position, since names may repeat; they are public, and an index is not.
+        columns = {
+            j: _pandas_copy(rows.iloc[:, j], f"column {label!r} of {name}").array
+            for j, label in enumerate(rows.columns)
+        }
+        made = pd.DataFrame(columns, index=range(len(rows)))
+        made.columns = list(rows.columns)
+        return made
+    dtype = rows.dtype
     if isinstance(dtype, np.dtype):
-        return _array_copy(column.to_numpy(), name)
+        return pd.Series(_array_copy(rows.to_numpy(), name), name=rows.name)
     if isinstance(dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy()
+        codes = rows.cat.codes.to_numpy()
         used = pd.unique(codes[codes >= 0])
         if dtype.ordered:
             used.sort()
-        own = _pandas_column(pd.Series(dtype.categories.take(used)), name)
+        own = _pandas_copy(pd.Series(dtype.categories.take(used)), name).array
         # Categories without an order are sorted, as far as they can be.
         own = pd.Categorical(own, categories=own if dtype.ordered else None, ordered=dtype.ordered)
         # The last one is that of missing values.
         renumbered = np.full(len(dtype.categories) + 1, -1)
         renumbered[used] = own.codes
-        return pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
+        values = pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
+        return pd.Series(values, name=rows.name)
     # Types of Arrow may be nested, or have a dictionary of labels that other rows have.
     nested = isinstance(dtype, pd.ArrowDtype) and dtype.kind not in "biufmMU"
     foreign = type(dtype).__module__.partition(".")[0] != "pandas"
     if nested or foreign or isinstance(dtype, pd.SparseDtype):
         raise _refused(name, str(dtype))
-    return pd.array(column.tolist(), dtype=dtype)
+    return pd.Series(rows.tolist(), dtype=dtype, name=rows.name)
 
 
 def _polars_copy(rows: Any, name: str) -> Any:

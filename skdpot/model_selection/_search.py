@@ -78,12 +78,12 @@ class SearchRecords:
 
     def each(self, made: Callable[[Any], Any]) -> "SearchRecords":
         """Return the records of a block, made of the arrays of these."""
-        X, y, groups, *values = (
-            None if each is None else made(each)
-            for each in (self.X, self.y, self.groups, *self.params.values())
-        )
-        params = dict(zip(self.params, values, strict=True))
-        return SearchRecords(X, y, params, groups, self.public)
+
+        def of(array: Any) -> Any:
+            return None if array is None else made(array)
+
+        params = {name: of(values) for name, values in self.params.items()}
+        return SearchRecords(of(self.X), of(self.y), params, of(self.groups), self.public)
 
 
 @dataclass(frozen=True, eq=False)

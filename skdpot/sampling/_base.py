@@ -186,7 +186,7 @@ class BaseLocalSampler(
 
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
         self._fitted = plan.release
-        vars(self).update(plan.release.attributes)
+        self.__dict__.update(plan.release.attributes)
 
     @abstractmethod
     def _plan_mechanism(self, epsilon: float) -> UserSamples:
@@ -194,7 +194,7 @@ class BaseLocalSampler(
 
     @abstractmethod
     def _validate_users(self, X: Any) -> Any:
-        """Return the users' data of a validated X, or raise."""
+        """Return the users' data, or raise."""
 
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
@@ -273,7 +273,7 @@ class BaseLocalSampler(
         effective_n_jobs(self.n_jobs)
         # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
-            return self._validate_users(self._validate(X, reset=False))
+            return self._validate_users(X)
 
     def _map(self, function: Callable, *per_user: Any, n_samples: int = 1) -> np.ndarray:
         """Apply a function to chunks of the arrays `per_user`, and stack the results.

@@ -189,17 +189,17 @@ class BaseDistributionSampler(BaseLocalSampler):
                 f"cost_matrix has shape {cost.shape}; with {n_inputs} features of X and these "
                 f"output points, it must be {shape}."
             )
-        if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
+        if outputs is None and cost.shape[1] == n_inputs:
             outputs = inputs
         # Costs alone say nothing about a space that both kinds of points are in.
-        elif outputs is None:
+        if outputs is None:
             inputs, outputs = None, np.arange(float(cost.shape[1]))[:, None]
         return inputs, outputs, cost
 
     def _validate_users(self, X):
         # Imported before the charge, since an import may fail.
         transport.load_compiler()
-        rows = transport.normalise_rows(X)
+        rows = transport.normalise_rows(self._validate(X, reset=False))
         project = self._fitted.project
         if isinstance(project, transport.Projector):
             project.prepare(np.diff(rows.indptr))
@@ -644,12 +644,8 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
         # Costs of outputs beyond an input's lowest cost, in units of the sensitivity.
         relative = cost - cost.min(axis=1, keepdims=True)
         # Without a sensitivity all inputs have the same utilities: there is nothing to protect.
-        if sensitivity == 0:
-            relative[:] = 0.0
-        else:
-            # Finite after products and sums, and far beyond any cost at which an output is drawn.
-            with np.errstate(over="ignore"):
-                relative = np.minimum(relative / sensitivity, 1e300)
+        # Finite after products and sums, and far beyond any cost at which an output is drawn.
+        relative = np.minimum(relative / sensitivity, 1e300) if sensitivity else np.zeros_like(cost)
         logits = -0.5 * epsilon * relative
         # By concavity, the smallest probability over all users is at one of the points.
         base = softmax(logits, axis=1).min(axis=0)

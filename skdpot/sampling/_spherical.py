@@ -132,6 +132,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
         return UserSamples(draws, costs, attributes, doubles, doubles_per_sample=n_features)
 
     def _validate_users(self, X):
+        X = self._validate(X, reset=False)
         # A row of zeros has no direction, and its number alone is told.
         maxima = np.abs(X).max(axis=1)
         empty = np.flatnonzero(maxima == 0)
