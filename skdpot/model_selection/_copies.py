@@ -84,8 +84,6 @@ def copy_of(rows: Any, name: str = "X") -> Any:
         return kind((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
     if isinstance(rows, np.ndarray):
         return _array_copy(rows, name)
-    if rows is None:
-        return None
     # A list of rows, or of values.
     return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
 

@@ -483,8 +483,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         blocks = data.rows_in(random_blocks(source, data.n_units, search.n_blocks))
         # A block has a seed of its own, so that its scores depend on no other block.
         seeds = source.bits(31, search.n_blocks).tolist()
-        trials = list(search.trials.values())
-        judged = trials, search.scoring, search.cv, search.score_range
+        judged = list(search.trials.values()), search.scoring, search.cv, search.score_range
         # What is printed is a function of the number of blocks: one line for each, without times.
         counts: dict[str, Any] = {"bar_format": "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}"}
         counts |= {"mininterval": 0, "miniters": 1, "delay": 0, "verbose": self.verbose}
