@@ -275,7 +275,7 @@ class BaseLocalSampler(
         with np.errstate(all="ignore"):
             return self._validate_users(X)
 
-    def _map(self, function: Callable, *per_user: Any, n_samples: int = 1) -> np.ndarray:
+    def _map(self, function: Callable, samples: UserSamples, *per_user: Any) -> np.ndarray:
         """Apply a function to chunks of the arrays `per_user`, and stack the results.
 
         Chunks are small enough for a cache, and enough of them for all workers. Workers are threads
@@ -284,8 +284,8 @@ class BaseLocalSampler(
         n_users = per_user[0].shape[0]
         # A progress bar is shown over a hundred chunks, and the work on one takes up to 512 KiB.
         n_chunks = max(effective_n_jobs(self.n_jobs), 100 if self.verbose else 1)
-        of_samples = n_samples * self._fitted.doubles_per_sample
-        in_cache = (1 << 16) // max(self._fitted.doubles_per_user, of_samples)
+        of_samples = samples.n_samples * samples.doubles_per_sample
+        in_cache = (1 << 16) // max(samples.doubles_per_user, of_samples)
         size = max(1, min(in_cache, -(-n_users // n_chunks)))
         chunks = [slice(start, start + size) for start in range(0, n_users, size)]
         # Without max_nbytes=None, joblib would write large chunks, which are private, to files.

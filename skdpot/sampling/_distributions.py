@@ -210,7 +210,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         # Drawn for all users at once and in their order, so that results do not depend on chunks.
         integers = plan.source.bits(WEIGHT_BITS, (data.shape[0], samples.n_samples))
         draw = partial(_draw, samples.project, samples.draws)
-        return self._map(draw, data, integers, n_samples=samples.n_samples)
+        return self._map(draw, samples, data, integers)
 
     def _as_output(self, samples):
         return self.output_points_[samples] if self.output == "points" else samples[:, None]
@@ -238,7 +238,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         rows = self._read_users(X)
         # A copy: joblib adds attributes to functions that it calls.
         project = partial(self._fitted.project)
-        return self._map(project, rows)
+        return self._map(project, self._fitted, rows)
 
     def score(self, X, y=None) -> float:
         """Return minus the mean transport cost between users' distributions and their projections.
@@ -270,7 +270,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         if inputs is not None and inputs.shape[1] == outputs.shape[1]:
             cost = power_of_distances(inputs, outputs, self.metric, 1)
         score = partial(_transport_costs, self._fitted.project, cost)
-        return -float(np.mean(self._map(score, rows)))
+        return -float(np.mean(self._map(score, self._fitted, rows)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

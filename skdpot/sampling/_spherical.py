@@ -148,7 +148,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
     def _run(self, plan, data):
         samples = plan.release
         draw = partial(_draw, samples.draws, plan.source, samples.n_samples)
-        return self._map(draw, data, np.arange(len(data)), n_samples=samples.n_samples)
+        return self._map(draw, samples, data, np.arange(len(data)))
 
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
