@@ -84,8 +84,6 @@ def copy_of(rows: Any, name: str = "X") -> Any:
         return kind((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
     if isinstance(rows, np.ndarray):
         return _array_copy(rows, name)
-    if rows is None:
-        return None
     # A list of rows, or of values.
     return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
 
@@ -167,70 +165,56 @@ def _array_copy(values: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values)
     if kind == "O":
         return objects(map(_kept, values.ravel())).reshape(values.shape)
-    # The width of the longest text of all rows is a value of some row.
-    if kind in "US":
-        return values.astype(f"{kind}{np.char.str_len(values).max(initial=1)}", order="C")
-    # Of the type by its name: the type itself may hold notes.
-    copied = np.empty(values.shape, values.dtype.str)
-    copied[...] = values
-    return copied
+    # Of the type by its name: the type itself may hold notes. The width of the longest text of all
+    # rows is a value of some row.
+    width = np.char.str_len(values).max(initial=1) if kind in "US" else 0
+    return values.astype(f"{kind}{width}" if width else values.dtype.str, order="C")
 
 
 def _pandas_copy(rows: Any, name: str) -> Any:
     import pandas as pd
 
-    if isinstance(rows, pd.Series):
-        return pd.Series(_pandas_column(rows, name), name=rows.name)
-    columns = {
-        j: _pandas_column(rows.iloc[:, j], f"column {label!r} of {name}")
-        for j, label in enumerate(rows.columns)
-    }
-    # By position, since names may repeat; they are public, and an index is not.
-    made = pd.DataFrame(columns, index=range(len(rows)))
-    made.columns = list(rows.columns)
-    return made
-
-
-def _pandas_column(column: Any, name: str) -> Any:
-    import pandas as pd
-
-    dtype = column.dtype
+    if isinstance(rows, pd.DataFrame):
+        # By position, since names may repeat; they are public, and an index is not.
+        columns = {
+            j: _pandas_copy(rows.iloc[:, j], f"column {label!r} of {name}").array
+            for j, label in enumerate(rows.columns)
+        }
+        made = pd.DataFrame(columns, index=range(len(rows)))
+        made.columns = list(rows.columns)
+        return made
+    dtype = rows.dtype
     if isinstance(dtype, np.dtype):
-        return _array_copy(column.to_numpy(), name)
+        return pd.Series(_array_copy(rows.to_numpy(), name), name=rows.name)
     if isinstance(dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy()
+        codes = rows.cat.codes.to_numpy()
         used = pd.unique(codes[codes >= 0])
         if dtype.ordered:
             used.sort()
-        own = _pandas_column(pd.Series(dtype.categories.take(used)), name)
+        own = _pandas_copy(pd.Series(dtype.categories.take(used)), name).array
         # Categories without an order are sorted, as far as they can be.
         own = pd.Categorical(own, categories=own if dtype.ordered else None, ordered=dtype.ordered)
         # The last one is that of missing values.
         renumbered = np.full(len(dtype.categories) + 1, -1)
         renumbered[used] = own.codes
-        return pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
+        values = pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
+        return pd.Series(values, name=rows.name)
     # Types of Arrow may be nested, or have a dictionary of labels that other rows have.
     nested = isinstance(dtype, pd.ArrowDtype) and dtype.kind not in "biufmMU"
     foreign = type(dtype).__module__.partition(".")[0] != "pandas"
     if nested or foreign or isinstance(dtype, pd.SparseDtype):
         raise _refused(name, str(dtype))
-    return pd.array(column.tolist(), dtype=dtype)
+    return pd.Series(rows.tolist(), dtype=dtype, name=rows.name)
 
 
 def _polars_copy(rows: Any, name: str) -> Any:
     import polars as pl
 
-    if isinstance(rows, pl.Series):
-        return _polars_column(rows, name)
-    return pl.DataFrame(
-        [_polars_column(column, f"column {column.name!r} of {name}") for column in rows]
-    )
-
-
-def _polars_column(column: Any, name: str) -> Any:
-    import polars as pl
-
-    dtype = column.dtype
+    if isinstance(rows, pl.DataFrame):
+        return pl.DataFrame(
+            [_polars_copy(each, f"column {each.name!r} of {name}") for each in rows]
+        )
+    column, dtype = rows, rows.dtype
     # Python's times have no nanoseconds.
     values = column.to_physical() if dtype.is_temporal() else column
     if isinstance(dtype, pl.Categorical | pl.Enum):

@@ -58,18 +58,14 @@ class SearchRecords:
 
     X: Any
     y: Any
-    n_records: int
     params: dict[str, Any]
     groups: Any
     # Further parameters of fits.
     public: dict[str, Any]
+    # The number of units that are assigned to blocks: records, or people. A block has none.
+    n_units: int = 0
     # The number of each record's person, if people have several records.
     person: np.ndarray | None = None
-
-    @property
-    def n_units(self) -> int:
-        """Return the number of units that are assigned to blocks: records, or people."""
-        return self.n_records if self.person is None else int(self.person.max()) + 1
 
     def rows_in(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
         """Return the positions of the records in each block; a person's records stay together."""
@@ -80,14 +76,14 @@ class SearchRecords:
         of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
         return [np.concatenate([of_people[i] for i in block]) for block in blocks]
 
-    def each(self, made: Callable[[Any], Any], n_records: int) -> "SearchRecords":
-        """Return this number of records that are made of the arrays of these."""
-        X, y, groups, *values = (
-            None if each is None else made(each)
-            for each in (self.X, self.y, self.groups, *self.params.values())
-        )
-        params = dict(zip(self.params, values, strict=True))
-        return SearchRecords(X, y, n_records, params, groups, self.public)
+    def each(self, made: Callable[[Any], Any]) -> "SearchRecords":
+        """Return the records of a block, made of the arrays of these."""
+
+        def of(array: Any) -> Any:
+            return None if array is None else made(array)
+
+        params = {name: of(values) for name, values in self.params.items()}
+        return SearchRecords(of(self.X), of(self.y), params, of(self.groups), self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +264,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     _parameter_constraints: dict = {
         **{
             name: RandomizedSearchCV._parameter_constraints[name]
-            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs")
+            for name in "estimator param_distributions n_iter cv n_jobs random_state".split()
         },
         "verbose": ["verbose", None],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
@@ -277,7 +273,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
         "refit": ["boolean"],
         "ledger": "no_validation",
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -375,28 +370,26 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         fit_params, block_params, groups = self._route(params)
         if groups is not None and np.shape(groups)[:1] != (n_records,):
             raise ValueError("groups must have one value for each row of X.")
-        person = self._person(X, fit_params, n_records)
+        n_units, person = n_records, None
+        # Groups that no fit takes are for the splitter: then records are protected.
+        people = fit_params.get("groups")
+        if people is not None and _takes_groups(self.estimator):
+            refuse_other_rows(X, {"groups": people}, or_new=True)
+            person, names = person_codes(people, n_records)
+            n_units = len(names)
         # Without rows, parameters that do not have one value for each record stay as they are.
         none = metadata_at(X, block_params, indices=np.arange(0))
         public = {name: value for name, value in block_params.items() if none[name] is value}
         private = {
             name: as_rows(value, name) for name, value in block_params.items() if name not in public
         }
-        return SearchRecords(X, y, n_records, private, as_rows(groups, "groups"), public, person)
-
-    def _person(self, X, fit_params, n_records):
-        """Return the person of each record if fits are given people, else None; or raise."""
-        groups = fit_params.get("groups")
-        # Groups that no fit takes are for the splitter: then records are protected.
-        if groups is None or not _takes_groups(self.estimator):
-            return None
-        refuse_other_rows(X, {"groups": groups}, or_new=True)
-        return person_codes(groups, n_records)[0]
+        groups = as_rows(groups, "groups")
+        return SearchRecords(X, y, private, groups, public, n_units, person)
 
     def _declared(self, n_records, columns, groups=None):
         # With groups, `n_records` is the number of people: the noise depends on nothing else.
         people = None if groups is None else np.arange(n_records)
-        return SearchRecords(None, None, n_records, {}, None, {}, people)
+        return SearchRecords(None, None, {}, None, {}, n_records, people)
 
     def _plan(self, data):
         ends = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -452,10 +445,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         """
 
         def failure(trial, n_labels, words, texts, scale):
-            n, of_X = data.n_records // search.n_blocks, (None, words, texts, scale)
+            n, of_X = data.X.shape[0] // search.n_blocks, (None, words, texts, scale)
             of_y = n_labels, words, () if texts == DIGITS else texts, 1.0
             try:
-                rows = data.each(lambda v: stand_in(v, n, *(of_y if v is data.y else of_X)), n)
+                rows = data.each(lambda v: stand_in(v, n, *(of_y if v is data.y else of_X)))
                 _score(trial, search.scoring, search.cv, rows, 0)
                 return None, True
             except (Exception, SystemExit) as error:
@@ -490,8 +483,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         blocks = data.rows_in(random_blocks(source, data.n_units, search.n_blocks))
         # A block has a seed of its own, so that its scores depend on no other block.
         seeds = source.bits(31, search.n_blocks).tolist()
-        trials = list(search.trials.values())
-        judged = trials, search.scoring, search.cv, search.score_range
+        judged = list(search.trials.values()), search.scoring, search.cv, search.score_range
         # What is printed is a function of the number of blocks: one line for each, without times.
         counts: dict[str, Any] = {"bar_format": "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}"}
         counts |= {"mininterval": 0, "miniters": 1, "delay": 0, "verbose": self.verbose}
@@ -503,9 +495,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             n_jobs = 1 if getattr(backend, "supports_sharedmem", False) else self.n_jobs
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=n_jobs, max_nbytes=None, verbose=0)(
-                delayed(score_block)(
-                    *judged, data.each(partial(rows_at, indices=rows), len(rows)), seed
-                )
+                delayed(score_block)(*judged, data.each(partial(rows_at, indices=rows)), seed)
                 for rows, seed in zip(watched, seeds, strict=True)
             )
         sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
@@ -573,12 +563,11 @@ def _takes_groups(estimator):
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
     try:
-        low, high = (float(end) for end in score_range)
-        # An infinite range would need infinite noise.
-        good = low < high and math.isfinite(high - low)
+        low, high = map(float, score_range)
     except (TypeError, ValueError):
-        good = False
-    if not good:
+        low = high = math.nan
+    # An infinite range would need infinite noise.
+    if not (low < high and math.isfinite(high - low)):
         raise ValueError(
             f"score_range must be finite (low, high) with low < high, got {score_range!r}."
         )
@@ -673,12 +662,12 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
         sys.modules["torch"].manual_seed(seed)
     # Copies: candidates and blocks must neither affect nor see each other.
     scoring, cv, public = copy.deepcopy((scoring, cv, records.public))
-    X, y, groups = map(copy_of, (records.X, records.y, records.groups))
-    params = public | {name: copy_of(values) for name, values in records.params.items()}
+    own = records.each(copy_of)
+    given = {"groups": own.groups, "params": public | own.params}
     # A trial of a private estimator has few records; whether it is useful depends on all of them.
     # Processes of a candidate would not be silent, so that it has threads only.
     with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):
         found = cross_validate(
-            trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params, error_score="raise"
+            trial, own.X, own.y, scoring=scoring, cv=cv, **given, error_score="raise"
         )
         return np.mean(found["test_score"])

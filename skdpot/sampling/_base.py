@@ -32,8 +32,8 @@ class UserSamples:
     ----------
     draws : object
         Draws samples from distributions, or around vectors; it has an `epsilon`.
-    worst_costs : callable
-        Returns the expected cost of a sample for the worst user, and without any data; or None.
+    worst_costs : tuple of float or None
+        The expected cost of a sample for the worst user, and without any data, if it is known.
     attributes : dict
         Fitted attributes, by name.
     doubles_per_user : int
@@ -46,19 +46,16 @@ class UserSamples:
         How many doubles a sample takes.
     n_samples : int
         Samples of each user.
-    chunks : tuple of slice
-        Users that are served at a time.
     """
 
     draws: Any
-    worst_costs: Callable[[], tuple[float, float] | None]
+    worst_costs: tuple[float, float] | None
     attributes: dict[str, Any]
     doubles_per_user: int
     project: Callable[[Any], np.ndarray] | None = None
     input_points: np.ndarray | None = None
     doubles_per_sample: int = 1
     n_samples: int = 1
-    chunks: tuple[slice, ...] = ()
 
     @property
     def event(self) -> DpEvent:
@@ -68,7 +65,7 @@ class UserSamples:
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the largest expected cost of a sample; its scale is the cost of a blind guess."""
-        costs = self.worst_costs()
+        costs = self.worst_costs
         return () if costs is None else (ExpectedError("cost of a sample at worst", *costs),)
 
 
@@ -123,11 +120,9 @@ class BaseLocalSampler(
         # An entry of a numpydoc section, and a line that stands for one.
         entry_of = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
         shared = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
-        entries: dict[str, str] = {}
         # Nearer bases win, so that a subclass may say more about a shared parameter.
-        for base in reversed(cls.__mro__[1:]):
-            if issubclass(base, BaseLocalSampler):
-                entries |= {entry[1]: entry[0] for entry in entry_of.finditer(base.__doc__ or "")}
+        told = "".join(base.__doc__ or "" for base in reversed(cls.__mro__[1:]))
+        entries = {entry[1]: entry[0] for entry in entry_of.finditer(told)}
         if cls.__doc__:
             cls.__doc__ = shared.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
 
@@ -180,20 +175,18 @@ class BaseLocalSampler(
             guarantee=PrivacyGuarantee(
                 epsilon=samples.draws.epsilon,
                 delta=0.0,
+                # The whole data of a user is replaced; it is public who takes part.
                 neighbouring="replace_one",
                 unit="user",
                 not_protected=("who takes part", "that a row was refused", "running time"),
             ),
             unit="user",
-            # The whole data of a user is replaced; it is public who takes part.
-            neighbouring="replace_one",
             n_records=1,
         )
 
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
         self._fitted = plan.release
-        for name, value in plan.release.attributes.items():
-            setattr(self, name, value)
+        self.__dict__.update(plan.release.attributes)
 
     @abstractmethod
     def _plan_mechanism(self, epsilon: float) -> UserSamples:
@@ -262,8 +255,7 @@ class BaseLocalSampler(
         users = self._read_users(X)
         # The charge is the epsilon of the fitted mechanism, even if the parameter was changed
         # since.
-        chunks = self._plan_chunks(users.shape[0], n_samples)
-        samples = replace(self._fitted, n_samples=n_samples, chunks=chunks)
+        samples = replace(self._fitted, n_samples=n_samples)
         plan = self._plan_samples(samples, make_source(self.random_state))
         # Charged once for all users: each of them has these samples.
         released = self._guarded(lambda: self._release(plan, users))
@@ -277,29 +269,25 @@ class BaseLocalSampler(
         # Parameters may have been set since the fit.
         check_is_fitted(self)
         validate_parameters(self)
+        # It raises if joblib does not understand n_jobs.
+        effective_n_jobs(self.n_jobs)
         # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
             return self._validate_users(X)
 
-    def _plan_chunks(self, n_users: int, n_samples: int = 1) -> tuple[slice, ...]:
-        """Return slices of users, small enough for a cache, and enough of them for all workers.
+    def _map(self, function: Callable, samples: UserSamples, *per_user: Any) -> np.ndarray:
+        """Apply a function to chunks of the arrays `per_user`, and stack the results.
 
-        Raises if joblib does not understand `n_jobs`, so that this is known before a charge.
+        Chunks are small enough for a cache, and enough of them for all workers. Workers are threads
+        unless another joblib backend is active.
         """
+        n_users = per_user[0].shape[0]
         # A progress bar is shown over a hundred chunks, and the work on one takes up to 512 KiB.
         n_chunks = max(effective_n_jobs(self.n_jobs), 100 if self.verbose else 1)
-        of_samples = n_samples * self._fitted.doubles_per_sample
-        in_cache = (1 << 16) // max(self._fitted.doubles_per_user, of_samples)
+        of_samples = samples.n_samples * samples.doubles_per_sample
+        in_cache = (1 << 16) // max(samples.doubles_per_user, of_samples)
         size = max(1, min(in_cache, -(-n_users // n_chunks)))
-        return tuple(slice(start, start + size) for start in range(0, n_users, size))
-
-    def _map(
-        self, function: Callable[..., Any], chunks: tuple[slice, ...], *per_user: Any
-    ) -> np.ndarray:
-        """Apply a function to every chunk of the arrays `per_user`, and stack the results.
-
-        Workers are threads unless another joblib backend is active.
-        """
+        chunks = [slice(start, start + size) for start in range(0, n_users, size)]
         # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", max_nbytes=None)
         tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)

@@ -155,8 +155,14 @@ class BaseDistributionSampler(BaseLocalSampler):
         if not isinstance(getattr(self, "base_measure", "computed"), str):
             _check_choice(base, epsilon)
         attributes = {"output_points_": outputs, "cost_matrix_": cost, "base_measure_": base}
-        worst_costs = partial(_worst_costs, project, cost, base, further.get("worst_case_cost_"))
-        return UserSamples(draws, worst_costs, attributes | further, len(outputs), project, inputs)
+        worst = further.get("worst_case_cost_")
+        # Without a closed form users are tried at the points alone, where they are most different,
+        # unless these are too many.
+        if worst is None and len(cost) <= 512:
+            worst = np.max(np.sum(project(sparse.eye_array(len(cost), format="csr")) * cost, 1))
+        blind = float(np.max(cost @ base) / np.sum(base))
+        costs = None if worst is None else (float(worst), blind)
+        return UserSamples(draws, costs, attributes | further, len(outputs), project, inputs)
 
     def _make_geometry(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
         """Return input points, output points and costs; no inputs without a space; or raise."""
@@ -183,10 +189,10 @@ class BaseDistributionSampler(BaseLocalSampler):
                 f"cost_matrix has shape {cost.shape}; with {n_inputs} features of X and these "
                 f"output points, it must be {shape}."
             )
-        if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
+        if outputs is None and cost.shape[1] == n_inputs:
             outputs = inputs
         # Costs alone say nothing about a space that both kinds of points are in.
-        elif outputs is None:
+        if outputs is None:
             inputs, outputs = None, np.arange(float(cost.shape[1]))[:, None]
         return inputs, outputs, cost
 
@@ -194,18 +200,17 @@ class BaseDistributionSampler(BaseLocalSampler):
         # Imported before the charge, since an import may fail.
         transport.load_compiler()
         rows = transport.normalise_rows(self._validate(X, reset=False))
-        self._prepare_work(np.diff(rows.indptr))
+        project = self._fitted.project
+        if isinstance(project, transport.Projector):
+            project.prepare(np.diff(rows.indptr))
         return rows
-
-    def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
-        """Compile the kernels for users with this many points, before the charge."""
 
     def _run(self, plan, data):
         samples = plan.release
         # Drawn for all users at once and in their order, so that results do not depend on chunks.
         integers = plan.source.bits(WEIGHT_BITS, (data.shape[0], samples.n_samples))
         draw = partial(_draw, samples.project, samples.draws)
-        return self._map(draw, samples.chunks, data, integers)
+        return self._map(draw, samples, data, integers)
 
     def _as_output(self, samples):
         return self.output_points_[samples] if self.output == "points" else samples[:, None]
@@ -233,7 +238,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         rows = self._read_users(X)
         # A copy: joblib adds attributes to functions that it calls.
         project = partial(self._fitted.project)
-        return self._map(project, self._plan_chunks(rows.shape[0]), rows)
+        return self._map(project, self._fitted, rows)
 
     def score(self, X, y=None) -> float:
         """Return minus the mean transport cost between users' distributions and their projections.
@@ -265,7 +270,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         if inputs is not None and inputs.shape[1] == outputs.shape[1]:
             cost = power_of_distances(inputs, outputs, self.metric, 1)
         score = partial(_transport_costs, self._fitted.project, cost)
-        return -float(np.mean(self._map(score, self._plan_chunks(rows.shape[0]), rows)))
+        return -float(np.mean(self._map(score, self._fitted, rows)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -286,21 +291,6 @@ def _draw(
     with np.errstate(all="ignore"):
         probabilities = project(rows)
     return draws.draw(draws.integer_weights(probabilities), bits)
-
-
-def _worst_costs(
-    project: Projection, cost: np.ndarray, base: np.ndarray, worst: float | None
-) -> tuple[float, float] | None:
-    """Return the expected cost of a sample for the worst user, and without any data.
-
-    It is None without a closed form, if there are too many inputs to try them all.
-    """
-    if worst is None and len(cost) > 512:
-        return None
-    if worst is None:
-        # Tried at the points alone, where distributions of users are most different.
-        worst = np.max(np.sum(project(sparse.eye_array(len(cost), format="csr")) * cost, 1))
-    return float(worst), float(np.max(cost @ base) / np.sum(base))
 
 
 def _transport_costs(project: Projection, cost: np.ndarray, rows: Any) -> np.ndarray:
@@ -458,28 +448,21 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         self.tol = tol
 
     def _plan_projection(self, cost, epsilon):
-        n_outputs, gap = cost.shape[1], np.nan
+        choice, gap = self.base_measure, np.nan
         # A number or an array is the user's choice; the three names are computed.
-        base = scaled_uniform(self.base_measure, n_outputs)
-        if isinstance(base, str):
-            base, gap = self._find_base_measure(base, cost, epsilon)
+        base = scaled_uniform(choice, cost.shape[1])
+        if isinstance(choice, str):
+            base = transport.uniform_base_measure(cost, epsilon).base_measure
+            if choice != "uniform":
+                optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
+                # A mean of two feasible measures is feasible, as its constraints are linear.
+                base = (optimal.base_measure + base) / 2
+            if choice == "optimal":
+                base, gap = optimal.base_measure, optimal.gap
         projector = transport.Projector(cost, base, epsilon, solver=self.solver, tol=self.tol)
         # In closed form: the worst user is at one of the points.
         worst = transport.worst_case_cost(cost, base, epsilon)
         return projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap}
-
-    def _prepare_work(self, n_points):
-        self._fitted.project.prepare(n_points)
-
-    def _find_base_measure(self, choice, cost, epsilon):
-        uniform = transport.uniform_base_measure(cost, epsilon).base_measure
-        if choice == "uniform":
-            return uniform, np.nan
-        optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
-        if choice == "optimal":
-            return optimal.base_measure, optimal.gap
-        # A mean of two feasible measures is feasible, as its constraints are linear.
-        return (optimal.base_measure + uniform) / 2, np.nan
 
 
 class KLProjectionSampler(BaseDistributionSampler):
@@ -661,12 +644,8 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
         # Costs of outputs beyond an input's lowest cost, in units of the sensitivity.
         relative = cost - cost.min(axis=1, keepdims=True)
         # Without a sensitivity all inputs have the same utilities: there is nothing to protect.
-        if sensitivity == 0:
-            relative[:] = 0.0
-        else:
-            # Finite after products and sums, and far beyond any cost at which an output is drawn.
-            with np.errstate(over="ignore"):
-                relative = np.minimum(relative / sensitivity, 1e300)
+        # Finite after products and sums, and far beyond any cost at which an output is drawn.
+        relative = np.minimum(relative / sensitivity, 1e300) if sensitivity else np.zeros_like(cost)
         logits = -0.5 * epsilon * relative
         # By concavity, the smallest probability over all users is at one of the points.
         base = softmax(logits, axis=1).min(axis=0)
@@ -678,12 +657,6 @@ def _exponential_projection(logits, base_measure, epsilon, rows):
     return transport.clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
 
 
-def _for_metric(points, metric):
-    """Return booleans for a metric of sets, which would warn about floats."""
-    is_of_sets = isinstance(metric, str) and metric in PAIRWISE_BOOLEAN_FUNCTIONS
-    return points.astype(bool) if is_of_sets and np.isin(points, (0, 1)).all() else points
-
-
 def power_of_distances(inputs, outputs, metric, order):
     """Return costs: a power of distances between points; or raise if they are invalid."""
     if isinstance(metric, str) and metric == "precomputed":
@@ -692,13 +665,15 @@ def power_of_distances(inputs, outputs, metric, order):
     check_memory(
         40 * len(inputs) * len(outputs), what, "Use fewer points, such as cells of a grid."
     )
-    transport.refuse_degrees(metric, [inputs, outputs])
+    points = [inputs, outputs]
+    transport.refuse_degrees(metric, points)
+    # A metric of sets would warn about floats.
+    if metric in PAIRWISE_BOOLEAN_FUNCTIONS and all(np.isin(each, (0, 1)).all() for each in points):
+        points = [each.astype(bool) for each in points]
     # What overflows is refused below, by the number of its points.
     with np.errstate(all="ignore"):
         try:
-            distances = pairwise_distances(
-                _for_metric(inputs, metric), _for_metric(outputs, metric), metric=metric
-            )
+            distances = pairwise_distances(*points, metric=metric)
         except ValueError as error:
             raise ValueError(
                 f"metric={metric!r} does not measure distances between these points ({error}). "

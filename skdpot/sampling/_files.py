@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import fcntl
-import glob
 import hashlib
 import json
 import os
@@ -180,24 +179,26 @@ def release_files(
     }
     # Several releases may write to one folder: each removes the drafts of its own workers only.
     name = hashlib.sha256(f"{ledger.identity} {partition}".encode()).hexdigest()[:16]
-    settings: dict[str, Any] = {
-        "read": read or _read_users,
-        "n_samples": int(n_samples),
-        "prefix": f".unfinished-{name}-",
-    }
+    prefix = f".unfinished-{name}-"
     run = partial(_results, client, n_jobs, verbose)
     with _held_key(ledger.path, partition) as keys:
         is_new = not keys.claim
+        # One mechanism draws all samples, also those of another call: another fit could have other
+        # last digits.
+        chosen = keys.claim.get("sampler") or _told(quiet, with_names=read is not None)
+        work = partial(_work, type(sampler), chosen, read or _read_users, int(n_samples), prefix)
         if is_new:
             # A target that exists before the claim is somebody else's; later ones may be ours.
-            _refuse_targets(files)
+            there = [target for _, target in files if os.path.lexists(target)]
+            if there:
+                raise FileExistsError(
+                    f"{there[0]} exists, and was not written by this call. Nothing was charged. "
+                    "Move it away, or give another target. If it is from an interrupted call whose "
+                    "key is lost, its users are charged again."
+                )
             plan.price(ledger)
-            # One mechanism draws all samples, also those of another call: another fit could have
-            # other last digits.
-            chosen = _told(quiet, with_names=read is not None)
             tasks = [_task(keys, facts, number) for number in range(len(files))]
             # Workers report in any order, and a task may have run twice.
-            work = partial(_work, type(sampler), chosen, **settings)
             found = dict(run(work, tasks, "files checked"))
             tokens, n_users, digests = zip(*map(found.get, range(len(files))), strict=True)
             _warn_of_copies(names, digests)
@@ -215,8 +216,7 @@ def release_files(
                 keys.forget()
             raise
         try:
-            work = partial(_work, type(sampler), keys.claim["sampler"], **settings)
-            _finish(keys, facts, settings["prefix"], partial(run, work))
+            _finish(keys, facts, prefix, partial(run, work))
         except BaseException as error:
             error.add_note(
                 "All files are charged. Call release_files again with the same arguments: it goes "
@@ -290,8 +290,8 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Callable) 
         keys.record(number, digest)
     for folder in folders:
         # What workers left that were killed.
-        for draft in glob.glob(os.path.join(glob.escape(folder), f"{prefix}*")):
-            Path(draft).unlink(missing_ok=True)
+        for draft in Path(folder).glob(f"{prefix}*"):
+            draft.unlink(missing_ok=True)
     # Only now can no task be repeated any more.
     keys.finish()
 
@@ -314,17 +314,6 @@ def _results(
             f"{len(tasks) - len(came)} results are missing: client must return one for each task "
             "that it is given."
         )
-
-
-def _refuse_targets(files: list[list[str]]) -> None:
-    """Raise if a target exists before anything is claimed."""
-    for _, target in files:
-        if os.path.lexists(target):
-            raise FileExistsError(
-                f"{target} exists, and was not written by this call. Nothing was charged. Move it "
-                "away, or give another target. If it is from an interrupted call whose key is "
-                "lost, its users are charged again."
-            )
 
 
 def _plan(sampler: Any, ledger: PrivacyLedger, n_samples: Any) -> ReleasePlan:
@@ -410,7 +399,7 @@ def _warn_of_copies(names: list[str], digests: Sequence[str]) -> None:
 
 
 def _work(
-    kind: type, sampler: str, task: FileTask, *, read: Any, n_samples: int, prefix: str
+    kind: type, sampler: str, read: Any, n_samples: int, prefix: str, task: FileTask
 ) -> tuple:
     """Return a file's number, and its token, users and digest; or the digest of its samples.
 
@@ -435,8 +424,7 @@ def _work(
         if token != task.token:
             raise RuntimeError("the file has changed since it was charged; put the old one back.")
         source = source_of_key(key) if task.seed is None else make_source(task.seed)
-        chunks = estimator._plan_chunks(users.shape[0], n_samples)
-        samples = replace(estimator._fitted, n_samples=n_samples, chunks=chunks)
+        samples = replace(estimator._fitted, n_samples=n_samples)
         drawn = estimator._release(estimator._plan_samples(samples, source), users)
         # Two workers may draw one file at the same time: each has a draft of its own.
         unique = f"{prefix}{task.number}-{secrets.token_hex(8)}.npy"

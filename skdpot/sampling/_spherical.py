@@ -124,10 +124,12 @@ class SphericalProjectionSampler(BaseLocalSampler):
             "worst_case_cost_": base.cost,
             "method_": method,
         }
-        worst_costs = partial(_worst_costs, base.cost, n_features, self.order)
+        # With so small an epsilon, a sample hardly depends on the vector.
+        blind = sphere_base_measure(n_features, 1e-6, order=self.order).cost
         # Proposals of rejection take more than samples, which chunks must leave room for.
         doubles = draws.doubles_per_user
-        return UserSamples(draws, worst_costs, attributes, doubles, doubles_per_sample=n_features)
+        costs = base.cost, blind
+        return UserSamples(draws, costs, attributes, doubles, doubles_per_sample=n_features)
 
     def _validate_users(self, X):
         X = self._validate(X, reset=False)
@@ -146,7 +148,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
     def _run(self, plan, data):
         samples = plan.release
         draw = partial(_draw, samples.draws, plan.source, samples.n_samples)
-        return self._map(draw, samples.chunks, data, np.arange(len(data)))
+        return self._map(draw, samples, data, np.arange(len(data)))
 
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
@@ -180,12 +182,6 @@ class SphericalProjectionSampler(BaseLocalSampler):
     @property
     def _n_features_out(self):
         return self.n_features_in_
-
-
-def _worst_costs(cost: float, n_features: int, order: float) -> tuple[float, float]:
-    """Return the expected cost of a sample for any user, and of a uniform sample."""
-    # With so small an epsilon, a sample hardly depends on the vector.
-    return cost, sphere_base_measure(n_features, 1e-6, order=order).cost
 
 
 def _draw(
