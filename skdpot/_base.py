@@ -372,11 +372,12 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         self.privacy_guarantee_ = plan.guarantee
         # A function of the release: it counts no row whose values are not declared, and noise makes
         # some of none. Of 60 such releases of tables of two columns 11 counted more than four times
-        # a useless number, and are not told. What a schema finds is declared.
-        is_found = getattr(self, "schema", None) == "auto"
-        if hasattr(self, "n_records_") and not is_found and not (plan.n_records and plan.useless):
-            counted = max(round(self.n_records_), 1)
-            too_few = replace(plan, n_records=-(-counted // 4)).refusal
+        # a useless number, and are not told. What a schema finds is declared; a repair is tried.
+        schema = getattr(self, "schema", "auto")
+        is_declared = schema != "auto" and hasattr(self, "n_records_")
+        if is_declared and not (plan.n_records and plan.useless):
+            counted, times = max(round(self.n_records_), 1), 1 if schema is None else 4
+            too_few = replace(plan, n_records=-(-counted // times)).refusal
             if too_few and not useless_releases_are_allowed(self._permit):
                 warn_user(
                     f"the release counts about {counted:,} records, too few for it to be of use. A "

@@ -157,7 +157,8 @@ def test_a_fit_releases_and_charges_what_the_preview_said(case):
     assert estimator.ledger.entries() == []
     # Rounds as published have a price, and no error that is known beforehand.
     assert preview.errors or isinstance(estimator, PrivateMessageADMM)
-    assert preview.refusal is None
+    # Of so few rows a sketch makes no map.
+    assert preview.refusal is None or "a sketch of a table" in preview.label
     fitted = case.fit(estimator)
     (entry,) = estimator.ledger.entries()
     assert (entry.event, entry.label) == (preview.event, preview.label)
