@@ -65,7 +65,7 @@ MAY_IMPORT_INSTEAD = {
 }
 MAY_IMPORT_INSTEAD |= {
     # Formulas of columns are of pandas.
-    "skdpot.fairness._computed": ESTIMATORS_IMPORT | {"pandas"},
+    "skdpot.fairness._computed": ESTIMATORS_IMPORT | {"pandas", "skdpot.fairness"},
     # Tables can be frames of pandas, for whoever has it.
     "skdpot.tables._frames": NUMERICS | {"narwhals", "pandas", "skdpot.tables", "skdpot.privacy"},
     # Cells of data frames are copied by the libraries that made these.

@@ -13,7 +13,6 @@ from functools import partial
 from threading import RLock
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -243,7 +242,7 @@ def check_network(network: RowGenerator, n_inputs: int) -> None:
     _check_finite(gradients, "gradient")
 
 
-def weights_to_arrays(network: nn.Module) -> dict[str, np.ndarray]:
+def weights_to_arrays(network: nn.Module) -> dict[str, Any]:
     """Return all weights of a network, and the rest of its state.
 
     The arrays are copies, which training does not change. Raises a ValueError if the state holds
@@ -265,7 +264,7 @@ def weights_to_arrays(network: nn.Module) -> dict[str, np.ndarray]:
     return arrays
 
 
-def load_arrays(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
     """Give a network the weights that another one of the same make has had.
 
     `arrays` are those of `weights_to_arrays`. Raises a ValueError if a name is missing or unknown,

@@ -4,16 +4,11 @@ import copy
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
 import torch
-from tqdm.auto import tqdm
 
-from skdpot.generative._encoders import RecordSpace
-from skdpot.generative._network import NetworkTraining
 from skdpot.generative._torch import networks, steps
 from skdpot.privacy.noise import GaussianMechanism, NoiseSource, poisson_sample
 
-Rows = np.ndarray | torch.Tensor
 STEPS: dict[str, type[steps.TrainingStep]] = {
     "per_image": steps.PointStep,
     "per_record": steps.RecordStep,
@@ -52,10 +47,10 @@ def generate(
     network: networks.RowGenerator,
     latent_dim: int,
     n_classes: int,
-    labels: np.ndarray,
+    labels: Any,
     device: torch.device,
     seed: int,
-) -> np.ndarray:
+) -> Any:
     """Return rows that a network makes.
 
     A copy of the trained network computes. Labels are codes, ignored without classes. Rows of shape
@@ -97,11 +92,7 @@ class Trainer:
     network: networks.RowGenerator
 
     def __init__(
-        self,
-        parameters: NetworkTraining,
-        space: RecordSpace,
-        kind: str = "per_record",
-        **vector: Any,
+        self, parameters: Any, space: Any, kind: str = "per_record", **vector: Any
     ) -> None:
         self.parameters, self.space, self.kind = parameters, space, kind
         usual = networks.default_latent_dim(space.n_features, space.image_shape)
@@ -174,7 +165,7 @@ class Trainer:
         records: steps.Batch,
         source: NoiseSource,
         n_steps: int,
-        bar: tqdm,
+        bar: Any,
         spent: Callable[[int], dict[str, str]] = lambda n_steps: {},
     ) -> list[float]:
         """Make steps, and return their losses."""
@@ -203,7 +194,7 @@ class Trainer:
         """Set the mechanism by which steps release; None adds no noise."""
         self._step.release = steps.NoisyGradients(mechanism, source, self._device, secure)
 
-    def hold(self, points: Rows, labels: Rows | None) -> steps.Batch:
+    def hold(self, points: Any, labels: Any) -> steps.Batch:
         """Return the points and labels of records on the device.
 
         `points` of shape (n_records, n_features) are scaled to [-1, 1], and `labels` are codes or
@@ -213,7 +204,7 @@ class Trainer:
         codes = None if labels is None else torch.as_tensor(labels).to(self._device)
         return held, codes
 
-    def step(self, records: steps.Batch, sampled: Rows) -> torch.Tensor:
+    def step(self, records: steps.Batch, sampled: Any) -> torch.Tensor:
         """Make one step with the records that were sampled; return the loss, with noise.
 
         `sampled` are positions in `records`. The loss is as private as the network.
@@ -222,8 +213,9 @@ class Trainer:
         if self._device.type == "cuda":
             where = where.pin_memory().to(self._device, non_blocking=True)
         points, labels = records
+        sampled = points[where], None if labels is None else labels[where]
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._step.backpropagate((points[where], None if labels is None else labels[where]))
+        loss = self._step.backpropagate(sampled)
         self._optimizer.step()
         return loss
 
