@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
@@ -33,7 +34,6 @@ from skdpot.privacy.charging import (
     is_budget_accountant,
     load_accountant,
     permit_of_process,
-    useless_releases_are_allowed,
 )
 from skdpot.privacy.checks import (
     redact_errors,
@@ -91,7 +91,7 @@ def make_bar(*iterable: Any, verbose: bool | None, **options: Any) -> Any:
     def tick() -> None:
         # A bar that is closed is disabled.
         while not bar.disable:
-            threading.Event().wait(bar.delay)
+            time.sleep(bar.delay)
             bar.refresh()
 
     if not bar.disable and bar.delay:
@@ -370,20 +370,6 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         # `_keep` sees no data, so that nothing private can be kept.
         self._keep(plan, released)
         self.privacy_guarantee_ = plan.guarantee
-        # A function of the release: it counts no row whose values are not declared, and noise makes
-        # some of none. Of 60 such releases of tables of two columns 11 counted more than four times
-        # a useless number, and are not told. What a schema finds is declared; a repair is tried.
-        schema = getattr(self, "schema", "auto")
-        is_declared = schema != "auto" and hasattr(self, "n_records_")
-        if is_declared and not (plan.n_records and plan.useless):
-            counted, times = max(round(self.n_records_), 1), 1 if schema is None else 4
-            too_few = replace(plan, n_records=-(-counted // times)).refusal
-            if too_few and not useless_releases_are_allowed(self._permit):
-                warn_user(
-                    f"the release counts about {counted:,} records, too few for it to be of use. A "
-                    "record with a value that is not declared, or has another type, counts "
-                    "nowhere: compare the records with the declarations."
-                )
         return self
 
     def _release(self, plan: ReleasePlan, data: Any, keep: Callable = lambda released: released):

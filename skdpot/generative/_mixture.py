@@ -276,8 +276,7 @@ def pool_classes(
         scale = own * np.sqrt(np.maximum(expected, _TINY_SHARE))
         known = estimates, expected, shares, n_records, noise, scale
         at_large = class_counts.shape[1:] if j in smooth else None
-        pooled = _pooled_shares(*known, sure=target is None, smooth=at_large)
-        margins.append(pooled[0])
+        margins.append(_pooled_shares(*known, sure=target is None, smooth=at_large)[0])
         corrections = shares[:, None] * n_records * margins[-1] - class_counts
         counts[column] += (corrections / n_cells).T[group]
     pairs, pair_variances = [np.zeros(0)], []

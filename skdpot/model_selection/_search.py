@@ -264,7 +264,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     _parameter_constraints: dict = {
         **{
             name: RandomizedSearchCV._parameter_constraints[name]
-            for name in "estimator param_distributions n_iter cv n_jobs random_state".split()
+            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs")
         },
         "verbose": ["verbose", None],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
@@ -273,6 +273,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
         "refit": ["boolean"],
         "ledger": "no_validation",
+        "random_state": ["random_state"],
     }
 
     def __init__(
