@@ -31,28 +31,28 @@ from skdpot.tables._schema import TableSchema
 # --------------------
 
 
-def read_units(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndarray:
-    """Return the units of a table, or raise with all violations of the declaration.
+def read_codes(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndarray:
+    """Return the codes of a table, or raise with all violations of the declaration.
 
-    If `private`, no value raises: one that has no unit gets -1, or -2. Names, shapes and types of
+    If `private`, no value raises: one that has no code gets -1, or -2. Names, shapes and types of
     columns still raise.
 
     Examples
     --------
-    >>> from skdpot.tables import read_schema, read_units
-    >>> read_units([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
+    >>> from skdpot.tables import read_schema, read_codes
+    >>> read_codes([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
     array([[13,  0],
            [23,  1]])
     """
     values, problems = _values_in(_frames.Table(X), schema, private)
-    # In a private fit, problems of units are not refused: these depend on values.
-    units, unit_problems = schema.units_and_problems(values)
-    _refuse(problems if private else [*problems, *unit_problems])
-    return units
+    # In a private fit, problems of codes are not refused: these depend on values.
+    codes, code_problems = schema.codes_and_problems(values)
+    _refuse(problems if private else [*problems, *code_problems])
+    return codes
 
 
 def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[np.ndarray]:
-    """Return the columns of a table in the form for `TableSchema.encode`, or raise.
+    """Return the columns of a table in the form for `TableSchema.codes_and_problems`, or raise.
 
     The columns of a frame are found by their names; those of an array are in the order of the
     schema. Numeric ones are doubles, with NaN for missing values; others are objects, with None.
@@ -207,7 +207,7 @@ def _floats(values: np.ndarray, *others: type) -> tuple[np.ndarray, bool]:
 def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
     """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
-    `missing` is as for `read_codes`.
+    `missing` is as for `read_numbers`.
     """
     may_miss = missing == "kept"
     if table.kind(column.position) == "M":
@@ -288,10 +288,10 @@ def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> Non
     _refuse(column.type_problems(_frames.kind_of(labels)))
 
 
-def read_codes(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
-    """Return the codes of all columns, one row per row of data.
+def read_numbers(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
+    """Return all columns as doubles, one row per row of data.
 
-    These are numbers, or positions of labels, -1 for an unknown label. `missing` is as for
+    These are numbers, or codes of labels, -1 for an unknown label. `missing` is as for
     `labels_of`; ``"kept"`` keeps missing numbers as NaN. Errors quote no value.
     """
     read = []
@@ -362,8 +362,8 @@ def _number(value: Any, *others: type) -> float | None:
         return None
 
 
-def private_codes(table: _frames.Table, column: Column) -> np.ndarray:
-    """Return the numbers of a column, NaN for a missing one, or the positions of its labels.
+def private_numbers(table: _frames.Table, column: Column) -> np.ndarray:
+    """Return the numbers of a column, NaN for a missing one, or the codes of its labels.
 
     No value raises. An undeclared or missing label is -1, and so is one of another type. A number
     beyond all doubles is infinite. Text is read as a number where it is one.
@@ -371,9 +371,9 @@ def private_codes(table: _frames.Table, column: Column) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.tables import NUMERIC, Column, Table, private_codes
+    >>> from skdpot.tables import NUMERIC, Column, Table, private_numbers
     >>> cells = np.array([[1], ["2.5"], ["two"], [None], [-(10**400)]], dtype=object)
-    >>> private_codes(Table(cells), Column("x", NUMERIC, position=0)).tolist()
+    >>> private_numbers(Table(cells), Column("x", NUMERIC, position=0)).tolist()
     [1.0, 2.5, nan, nan, -inf]
     """
     if column.kind == NUMERIC:
