@@ -114,8 +114,7 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
     >>> label_codes(np.array(["a", ["b"], None, "b"], dtype=object), {"a": 0, "b": 1})
     array([ 0, -1, -1,  1])
     """
-    codes = [number_of_label(label, number) for label in labels.tolist()]
-    return np.array(codes, dtype=np.intp)
+    return np.array([number_of_label(label, number) for label in labels.tolist()], dtype=np.intp)
 
 
 def one_by_one(labels: Any) -> np.ndarray:
@@ -296,8 +295,8 @@ class Column:
                 codes = np.rint(np.clip(values, self.low, self.high)) - self.low
             else:
                 # Clipping of cells alone would move the bounds themselves into a cell.
-                cells = np.floor(self._fraction(values) * _REAL_CELLS)
-                codes = 1 + np.clip(cells, 0, _REAL_CELLS - 1)
+                cells = np.floor(self.positions_on_scale(values) * _REAL_CELLS)
+                codes = 1 + np.minimum(cells, _REAL_CELLS - 1)
                 codes = np.where(values <= self.low, 0, codes)
                 codes = np.where(values >= self.high, self.n_known - 1, codes)
         return np.where(np.isnan(values), -1, np.nan_to_num(codes)).astype(np.int64)
@@ -310,11 +309,9 @@ class Column:
         """
         if self.integer:
             return int(self.low) + codes
-        numbers = self._inside(codes + uniforms)
-        low, high = self._inside(codes), self._inside(codes + 1)
         # People write 12.5 and not 12.4993: a drawn number is as round as its cell allows.
-        rounded = with_few_decimals(low, high)
-        numbers = np.where(np.isnan(rounded), numbers, rounded)
+        rounded = with_few_decimals(self._inside(codes), self._inside(codes + 1))
+        numbers = np.where(np.isnan(rounded), self._inside(codes + uniforms), rounded)
         # Rounding may miss an end by a little.
         numbers[codes == 0] = self.low
         numbers[codes == self.n_known - 1] = self.high
@@ -339,7 +336,9 @@ class Column:
 
     def positions_on_scale(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of numbers on the scale between the bounds, from 0 to 1."""
-        return np.clip(self._fraction(np.clip(values, self.low, self.high)), 0.0, 1.0)
+        first, last = self._scaled_bounds
+        inside = scaled(np.clip(values, self.low, self.high), self.scale, self.low)
+        return np.clip((inside - first) / (last - first), 0.0, 1.0)
 
     def positions_of_codes(self, codes: np.ndarray) -> np.ndarray:
         """Return the positions of codes on the scale, from 0 to 1; categories are in order."""
@@ -395,13 +394,9 @@ class Column:
             return plain
         missing = np.isnan(plain)
         numbers: Any = np.where(missing, 0, plain).astype(np.int64)
-        if self.unit is not None:
-            numbers = numbers.astype(f"M8[{UNITS[self.unit]}]")
-            # NaN has no integer, so that 0 stood in its place.
-            numbers[missing] = np.datetime64("NaT")
-            return numbers
-        if self.missing:
-            numbers = numbers.astype(object)
+        if self.unit is not None or self.missing:
+            numbers = numbers.astype(object if self.unit is None else f"M8[{UNITS[self.unit]}]")
+            # NaN has no integer, so that 0 stood in its place. Among dates, None becomes NaT.
             numbers[missing] = None
         return numbers
 
@@ -454,10 +449,6 @@ class Column:
         """Return the positions of the bounds on the scale."""
         ends = scaled(np.array([self.low, self.high], dtype=np.float64), self.scale, self.low)
         return float(ends[0]), float(ends[1])
-
-    def _fraction(self, values: np.ndarray) -> np.ndarray:
-        first, last = self._scaled_bounds
-        return (scaled(values, self.scale, self.low) - first) / (last - first)
 
     def _code_of(self, value: Any) -> int:
         """Return the code of a value in a condition, or raise."""
@@ -558,8 +549,6 @@ def simplest_number(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         fits = remaining & (candidates >= low) & (candidates < high)
         numbers[fits] = candidates[fits]
         remaining = remaining & ~fits
-        if not remaining.any():
-            break
     return numbers
 
 

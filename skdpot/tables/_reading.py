@@ -215,16 +215,10 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
             f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
             "example to days since a fixed day."
         )
-    is_other_type, values = False, table.column(column.position)
-    try:
-        numbers, are_read = values.astype(np.float64), True
-    except Exception as error:
-        is_other_type = isinstance(error, TypeError)
-        # pandas.NA has no conversion to a double.
-        numbers, are_read = _floats(values, str)
+    values = table.column(column.position)
+    numbers, are_read = _floats(values, str)
     if are_read and (np.isfinite(numbers) | (np.isnan(numbers) & may_miss)).all():
         return numbers
-    # Raised outside of the handler, so that the original message is not their context.
     if are_read and may_miss:
         raise ValueError(
             f"Input X contains infinity, in column {column.name!r}, which is not a missing value: "
@@ -243,7 +237,8 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
                 f"{_columns_with_missing(table)}"
             )
         raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
-    raise (TypeError if is_other_type else ValueError)(
+    known = all(is_missing(one) or isinstance(one, (str, Real, Decimal)) for one in values.tolist())
+    raise (ValueError if known else TypeError)(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
         "a string or a number. Name columns of categories by categorical_features, or with epsilon "
         "by categories."
