@@ -125,8 +125,8 @@ def sample_codes(
     evenly : bool, default=False
         Whether shares of components, of cells, and of each component's cells, are hardly changed
         by chance. Each record is drawn almost as if it were the only one, and all are nearer to
-        the model than independent ones. Components of a model with parities are drawn
-        independently.
+        the model than independent ones. Components of a model with parities, and columns of
+        these, are drawn independently.
 
     Returns
     -------
@@ -181,14 +181,16 @@ def sample_codes(
     n_rows = n_samples * n_candidates
     labels = labels if labels is None else np.repeat(labels, n_candidates)
     of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
-    of_each, sizes = None, None
-    # Trees find a parity because, by chance, a column or a pair is slightly informative about the
-    # target.
-    if evenly and not (conditions or model.get("parities", np.zeros(0)).any()):
-        of_each = np.bincount(labels, minlength=len(of_labels))[None]
-        is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
-        sizes = is_of_class * (of_each @ of_labels)
-    components = draw_entries(of_labels, labels, rng, of_each)
+    # Trees find a parity because, by chance, components, its columns or pairs of these are slightly
+    # informative about the target.
+    by_chance = model.get("parities", np.zeros((1, len(features)))).any(axis=0)
+    evenly &= not conditions
+    of_each = np.bincount(labels, minlength=len(of_labels))[None]
+    components = draw_entries(
+        of_labels, labels, rng, of_each if evenly and not by_chance.any() else None
+    )
+    is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
+    sizes = is_of_class * np.bincount(components, minlength=len(prior)) if evenly else None
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -206,7 +208,7 @@ def sample_codes(
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]
         cells, rows, weights = model["cells"][:, columns[j]], components, prior
-        of_rows = sizes
+        of_rows = None if by_chance[c] else sizes
         if c in factors:
             for parent in factors[c]:
                 if parent < -1:
@@ -218,13 +220,13 @@ def sample_codes(
             shares = shares_of_rows(within)
             own = _factors.group_sums(cells, fine[c])
             rows, kept = _factors.draw_groups(
-                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=sizes
+                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=of_rows
             )
             if j in held:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-9)
             grouped[c], cells = rows, shares
             weights = within.sum(axis=1)
-            of_rows = None if sizes is None else sizes @ own
+            of_rows = None if of_rows is None else of_rows @ own
         starts, stops = cell_ends[j]
         # A row without any allowed cell gets all allowed codes with equal probability.
         of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
