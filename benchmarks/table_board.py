@@ -17,6 +17,7 @@ OURS, BINNED, REAL = "ours", "ours, in bins", "real records"
 RESULTS = Path(__file__).with_name("table_results.json")
 DOC = Path(__file__).parents[1] / "doc"
 PAGE, SUMMARY = DOC / "tables_measured.inc", DOC / "measured" / "tables.csv"
+ERRORS_SUMMARY = DOC / "measured" / "tables_errors.csv"
 # The first table of the page shows these beside ours.
 SUMMARISED = ("AIM", "MST")
 DELTA = 1e-6
@@ -225,6 +226,25 @@ def summary_of(board: TableBoard, titles: dict[str, str]) -> str:
         for epsilon in EPSILONS[::-1]:
             cells += [_boosting(board, table, name, epsilon) for name in (OURS, *SUMMARISED)]
         lines.append([title, *cells])
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def errors_of(board: TableBoard, titles: dict[str, str], epsilon: float = 1.0) -> str:
+    """Return the page's table of errors as CSV: ours by bounds, in bins, and the best peer."""
+    shown = ("one_way", "two_way", "three_way")
+    headings = [
+        cell for name in shown for cell in (f"{ERRORS[name]}: ours", "in bins", "best peer")
+    ]
+    lines = [["table", *headings]]
+    for table, title in titles.items():
+        cells = []
+        for name in shown:
+            found = [board.standing(table, epsilon, name, own) for own in (OURS, BINNED)]
+            if all(found):
+                cells += [f"{_brief([one.ours], name)}" for one in found]
+                cells.append(f"{_brief([found[0].best], name)} {found[0].peer}")
+        if cells:
+            lines.append([title, *cells])
     return "".join(",".join(line) + "\n" for line in lines)
 
 

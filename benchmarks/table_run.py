@@ -28,6 +28,7 @@ import pandas as pd
 from benchmarks.table_board import (
     BINNED,
     DELTA,
+    ERRORS_SUMMARY,
     OURS,
     PAGE,
     REAL,
@@ -35,6 +36,7 @@ from benchmarks.table_board import (
     SUMMARY,
     TableBoard,
     TableResult,
+    errors_of,
     page_of,
     summary_of,
 )
@@ -170,6 +172,7 @@ def write_pages(path):
     board = TableBoard.load(path)
     PAGE.write_text(page_of(board, TITLES))
     SUMMARY.write_text(summary_of(board, TITLES))
+    ERRORS_SUMMARY.write_text(errors_of(board, TITLES))
 
 
 def main():

@@ -229,9 +229,11 @@ def pair_target(
     np.add.at(guess, (coarse[0][:, None], coarse[1]), fine)
     differences, noise = observed - guess, (deviation / n_records) ** 2 + guess / n_records
     # What differences exceed the noise by, less two standard errors, is in proportion to the guess.
+    # Noise explains none that is clear among so many.
     excess = np.sum(differences**2 - noise) - 2 * math.sqrt(2 * np.sum(noise**2))
     spreads = max(excess, 0.0) * guess
-    likely = guess + differences * spreads / (spreads + noise)
+    hidden = differences**2 < clear_errors(guess.size) ** 2 * noise
+    likely = guess + differences * np.where(hidden, spreads / (spreads + noise), 1.0)
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
     if missing is not None:
         # With two deviations, patterns of missing values of two public tables are farther off.

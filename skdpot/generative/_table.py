@@ -802,9 +802,11 @@ def count_strong(
     noise, most_groups = _counts.noise_of_tables(rows.releases, "strong", len(strong)), 256
     n_groups = _counts.number_of_groups(n_records, 1, 2 * noise, most_groups)
     groups = _counts.group_cells(cleared, rows.schema, n_groups, starts)
+    # With more cells in all pairs together, factors take longer than ten seconds to fit.
+    most_categories = max(most_groups, math.isqrt(2**20 // len(strong)))
     for k in np.flatnonzero(blurred).tolist():
         # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-        if len(starts[k]) <= most_groups:
+        if len(starts[k]) <= most_categories:
             groups[k] = np.arange(len(starts[k]))
     grouped = [group[cell] for group, cell in zip(groups, cells, strict=True)]
     exact = rows.count_pairs(grouped, [group.max() + 1 for group in groups], strong)
