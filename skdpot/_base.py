@@ -36,6 +36,7 @@ from skdpot.privacy.charging import (
     permit_of_process,
 )
 from skdpot.privacy.checks import (
+    names_of,
     redact_errors,
     refuse_other_order,
     refuse_other_rows,
@@ -321,6 +322,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             )
 
         def steps() -> Any:
+            names = names_of(X, "columns")
+            if len(set(names)) < len(names):
+                twice = max(names, key=names.count)
+                raise ValueError(f"X has column {twice!r} twice: give each column its own name.")
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):

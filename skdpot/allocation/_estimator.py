@@ -406,14 +406,9 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         bounds = (self.target_bounds, self.source_bounds)
         network = read_network(X, self.adjacency, *bounds, private=private)
         check_feasible(network)
-        capacities = network.targets.upper[network.targets.nodes] * (
-            network.sources.upper[network.targets.neighbours] > 0
-        )
-        if private and not capacities.any():
-            raise ValueError(
-                "nothing was charged: no edge of the network can carry anything, so that no "
-                "release is of use. Give adjacency edges, and bounds above 0 at both of their ends."
-            )
+        ends, sources = network.targets, network.sources
+        if private and not (ends.upper[ends.nodes] * sources.upper[ends.neighbours]).any():
+            raise ValueError("nothing was charged: no edge has bounds above 0 at both ends.")
         return network
 
     def _load(self) -> None:

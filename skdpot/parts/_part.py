@@ -16,7 +16,7 @@ import numpy as np
 from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
-from skdpot.privacy.checks import silence, to_display
+from skdpot.privacy.checks import draft_of, silence, to_display
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, keyed_source
 
@@ -124,8 +124,8 @@ def make_part(
             f"{list(agreement.owners)}."
         )
     target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent}: nothing was charged.")
+    if not os.access(target.parent, os.W_OK):
+        raise FileNotFoundError(f"nothing was charged: there is no folder {target.parent} to use.")
     # A part must not replace a file of the ledger.
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
     places = {target.resolve(), target.parent.resolve() / target.name}
@@ -140,6 +140,9 @@ def make_part(
             message = f"{target} is no part, and would be replaced: nothing was charged."
             raise FileExistsError(message) from None
     estimator, plan = agreement._planned()
+    grouped = any(getattr(estimator, name, None) is not None for name in ("groups", "classes"))
+    if labels is None and grouped and getattr(estimator, "sensitive_features", None) is None:
+        raise ValueError("the agreement needs the group of every row: pass labels.")
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))
@@ -165,9 +168,13 @@ def make_part(
             "release, which is charged."
         )
     plan.charge_to(ledger, token=token)
-    with np.errstate(all="ignore"):
-        sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))
-    _write(target, agreement, [owner], sums)
+    try:
+        with np.errstate(all="ignore"):
+            sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))
+        _write(target, agreement, [owner], sums)
+    except BaseException as error:
+        error.add_note("The ledger was charged. The same rows give the part again at no cost.")
+        raise
     return target
 
 
@@ -294,10 +301,8 @@ def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray
     told = {"format": _FORMAT, "agreement": agreement.text, "owners": owners}
     text = json.dumps(told, sort_keys=True)
     digest = hashlib.sha256(text.encode() + sums.tobytes()).hexdigest()
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(beside, "wb") as file:
+    with draft_of(path) as draft, open(draft, "xb") as file:
         np.savez(file, told=np.array(text), digest=np.array(digest), sums=sums)
-    os.replace(beside, path)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], np.ndarray]:
