@@ -159,6 +159,15 @@ def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
         refuse_other_order("bounds", end, names)
 
 
+def warn_of_uncounted(counted: float, of: str) -> None:
+    """Warn that a release counts few records, `of` what; that is a function of the release."""
+    warn_user(
+        f"the release counts about {max(round(counted), 1):,} {of}. A record with a value that is "
+        "not declared, or has another type, counts nowhere: compare the records with the "
+        "declarations."
+    )
+
+
 # What was told within folds, and where.
 _TOLD: set[Any] = set()
 

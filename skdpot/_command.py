@@ -339,18 +339,11 @@ def _say(*lines: str) -> None:
         print(f"skdpot: {line}", file=sys.stderr)
 
 
-def _positive(text: str) -> float:
+def _positive(text: str, kind: type = float, what: str = "number above 0") -> Any:
     with suppress(ValueError):
-        if 0 < float(text) < float("inf"):
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0.")
-
-
-def _count(text: str) -> int:
-    with suppress(ValueError):
-        if int(text) > 0:
-            return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows.")
+        if 0 < kind(text) < float("inf"):
+            return kind(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a {what}.")
 
 
 def receipt(text: str) -> Receipt:
@@ -370,6 +363,7 @@ def _parser() -> argparse.ArgumentParser:
         return made.add_argument
 
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    count = partial(_positive, kind=int, what="number of rows")
     # Laplace noise needs no delta.
     amount = {"type": lambda text: 0.0 if text in ("0", "0.0") else _positive(text)}
     budget: dict[str, Any] = {**amount, "nargs": 2, "metavar": ("EPSILON", "DELTA")}
@@ -437,7 +431,7 @@ def _parser() -> argparse.ArgumentParser:
         "them with noise, for a tenth of the budget")  # fmt: skip
     add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
     add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
-    add("--rows", type=_count, metavar="N",
+    add("--rows", type=count, metavar="N",
         help="number of rows to draw: a round number. With --groups, of people, each with all of "
         "their rows")  # fmt: skip
     add("--out", **file, help="the synthetic table: .csv or .parquet")
@@ -454,7 +448,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
-    add("--records", type=_count, metavar="N",
+    add("--records", type=count, metavar="N",
         help="public guess of the number of rows (with --groups, of people), for the expected "
         "errors (default: --rows)")  # fmt: skip
     return parser

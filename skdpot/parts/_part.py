@@ -125,7 +125,7 @@ def make_part(
         )
     target = Path(path)
     if not os.access(target.parent, os.W_OK):
-        raise FileNotFoundError(f"nothing was charged: there is no folder {target.parent} to use.")
+        raise FileNotFoundError(f"nothing was charged: there is no folder {target.parent} to write to.")
     # A part must not replace a file of the ledger.
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
     places = {target.resolve(), target.parent.resolve() / target.name}

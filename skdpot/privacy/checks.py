@@ -140,9 +140,7 @@ def draft_of(path: Path) -> Iterator[Path]:
         yield draft
         os.replace(draft, path)
     except OSError as error:
-        error.filename = str(path)
-        del error.filename2
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
