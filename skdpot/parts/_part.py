@@ -125,7 +125,7 @@ def make_part(
         )
     target = Path(path)
     if not os.access(target.parent, os.W_OK):
-        raise FileNotFoundError(f"nothing was charged: there is no folder {target.parent} to write to.")
+        raise FileNotFoundError(f"nothing was charged: there is no folder {target.parent} for it.")
     # A part must not replace a file of the ledger.
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
     places = {target.resolve(), target.parent.resolve() / target.name}
@@ -179,7 +179,7 @@ def make_part(
 
 
 def add_parts(
-    paths: Sequence[str | os.PathLike],
+    paths: Sequence[str | os.PathLike] | str | os.PathLike,
     *,
     agreement: Agreement | None = None,
     path: str | os.PathLike | None = None,
@@ -192,7 +192,7 @@ def add_parts(
 
     Parameters
     ----------
-    paths : sequence of str or Path
+    paths : sequence of str or Path, or str or Path
         The files of all owners, one of each; or the one file that `path` wrote.
     agreement : Agreement, default=None
         If given, the parts must be of this agreement.
@@ -236,7 +236,8 @@ def add_parts(
     >>> bool(add_parts(files).distance_ < 1)
     True
     """
-    found = [_read(Path(one)) for one in paths]
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    found = [_read(Path(one)) for one in several]
     if not found:
         raise ValueError("there are no parts: give the files of all owners.")
     texts = {part["agreement"] for part, _ in found} | ({agreement.text} if agreement else set())

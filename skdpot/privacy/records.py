@@ -282,7 +282,7 @@ def _explaining_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError:
-        raise
+        raise FileExistsError(f"{path} exists, and is not replaced: name another.") from None
     except (sqlite3.Error, OSError) as error:
         # What to do, by words of SQLite's message.
         advice = {
