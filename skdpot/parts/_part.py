@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,18 +273,12 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
     path = Path(f"{ledger.path}.key")
     if not os.path.lexists(path):
         # Whole on the disk before it has its name: after a crash it could be zeros.
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+        # A key that was made meanwhile stays.
+        with suppress(FileExistsError), draft_of(path, linked=True) as draft:
+            with open(draft, "xb", opener=partial(os.open, mode=0o600)) as file:
                 file.write(_KEY + secrets.token_bytes(32))
                 file.flush()
                 os.fsync(file.fileno())
-            # A key that was made meanwhile stays.
-            with suppress(FileExistsError):
-                os.link(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
     key = b""
     with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
         # A copy from a backup may have lost its mode. That of another account keeps its own.

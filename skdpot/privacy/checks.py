@@ -132,14 +132,18 @@ def check_memory(n_bytes: float, what: str, remedy: str) -> None:
 
 
 @contextlib.contextmanager
-def draft_of(path: Path) -> Iterator[Path]:
-    """Give a draft of a file, which it replaces at the end of the block; errors name the file."""
+def draft_of(path: Path, *, linked: bool = False) -> Iterator[Path]:
+    """Give a draft of a file, which has its name at the end of the block; errors name the file."""
     # In the same folder, since a file can only be moved at once within a file system.
-    draft = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
+    unique = secrets.token_hex(8) + "".join(path.suffixes)
+    draft = path.with_name(f".{path.name}.{unique}")
     try:
         yield draft
-        os.replace(draft, path)
+        # A link never replaces a file.
+        (os.link if linked else os.replace)(draft, path)
     except OSError as error:
+        if error.filename is None:
+            raise
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with contextlib.suppress(OSError):
