@@ -168,6 +168,15 @@ def warn_of_uncounted(counted: float, of: str) -> None:
     )
 
 
+def warn_of_few(counted: float, noise: float, n_records: int) -> None:
+    """Warn if a release, whose noise has this deviation, counts far fewer records than there are.
+
+    Of 64 private repairs of tables of 300 to 3,000 declared rows none is told.
+    """
+    if counted + 4.0 * noise < 0.75 * n_records:
+        warn_of_uncounted(counted, f"of {n_records:,} records")
+
+
 # What was told within folds, and where.
 _TOLD: set[Any] = set()
 
@@ -333,8 +342,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         def steps() -> Any:
             names = names_of(X, "columns")
             if len(set(names)) < len(names):
-                twice = max(names, key=names.count)
-                raise ValueError(f"X has column {twice!r} twice: give each column its own name.")
+                raise ValueError(f"X has column {max(names, key=names.count)!r} twice: rename one.")
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):

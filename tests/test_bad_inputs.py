@@ -447,7 +447,7 @@ MISTAKES = {
     PrivateSearchCV: [
         ("columns of one name",
          lambda book: search(book()).fit(pd.DataFrame(RECORDS, columns=[*"aba"]), LABELS),
-         "X has column 'a' twice", "give each column its own name"),
+         "X has column 'a' twice", "rename one"),
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
@@ -852,6 +852,9 @@ UNMET = {
     "numbers": lambda: of_tables(None, schema=SCHEMA | {"age": [17.0, 81.0]}).fit(MANY_ROWS),
     "conditional": lambda: private_repair(None, groups=["F", "M"]).fit(MANY_PEOPLE),
     "support": lambda: private_repair(None, groups=["F", "M"], method="support").fit(MANY_PEOPLE),
+    "distance": lambda: distance(
+        None, groups=["A", "B"], labels="private", min_group_size=1, mechanism="histogram"
+    ).fit(np.tile(X, (50, 1)), list(GROUP) * 50),
     "regressor": lambda: private_regressor(None, groups=["F", "M"]).fit(
         MANY_PEOPLE[list(NUMBERS_AND_SEX)], np.tile(WAGE, 40)
     ),
