@@ -846,20 +846,24 @@ def test_periods_and_intervals_are_refused_by_their_types(of, book):
             PERIODS[of](book, column)
 
 
-# What the user fits to rows of which no label, or no number, is declared.
+# What the user declares otherwise than rows have it: all labels, or all numbers.
+WRONG, MANY_PEOPLE = {"groups": ["F", "M"]}, pd.concat([PEOPLE] * 40)
 UNMET = {
-    "labels": lambda: of_tables(None, schema=SCHEMA | {"city": ["oslo", "rome"]}).fit(MANY_ROWS),
-    "numbers": lambda: of_tables(None, schema=SCHEMA | {"age": [17.0, 81.0]}).fit(MANY_ROWS),
-    "conditional": lambda: private_repair(None, groups=["F", "M"]).fit(MANY_PEOPLE),
-    "support": lambda: private_repair(None, groups=["F", "M"], method="support").fit(MANY_PEOPLE),
-    "distance": lambda: distance(
-        None, groups=["A", "B"], labels="private", min_group_size=1, mechanism="histogram"
-    ).fit(np.tile(X, (50, 1)), list(GROUP) * 50),
-    "regressor": lambda: private_regressor(None, groups=["F", "M"]).fit(
+    "labels": lambda: seeded_tables(city=["oslo", "rome"]),
+    "numbers": lambda: seeded_tables(age=[17.0, 81.0]),
+    "conditional": lambda: private_repair(None, **WRONG).fit(MANY_PEOPLE),
+    "support": lambda: private_repair(None, method="support", **WRONG).fit(MANY_PEOPLE),
+    "distance": lambda: distance(None, **WRONG, **HIDDEN).fit(np.tile(X, (50, 1)), [*GROUP] * 50),
+    "regressor": lambda: private_regressor(None, **WRONG).fit(
         MANY_PEOPLE[list(NUMBERS_AND_SEX)], np.tile(WAGE, 40)
     ),
-}  # fmt: skip
-MANY_ROWS, MANY_PEOPLE = pd.concat([TABLE] * 40), pd.concat([PEOPLE] * 40)
+}
+HIDDEN = {"labels": "private", "min_group_size": 1, "mechanism": "histogram"}
+
+
+def seeded_tables(**unmet):
+    model = of_tables(None, schema=SCHEMA | unmet, random_state=0)
+    return model.fit(pd.concat([TABLE] * 40))
 
 
 @pytest.mark.refuses_useless
