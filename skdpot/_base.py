@@ -344,7 +344,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         def steps() -> Any:
             names = names_of(X, "columns")
             if len(set(names)) < len(names):
-                raise ValueError(f"X has column {max(names, key=names.count)!r} twice: rename one.")
+                twice = max(names, key=names.count)
+                raise ValueError(f"column {twice!r} of X is there twice: rename one.")
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):

@@ -447,7 +447,7 @@ MISTAKES = {
     PrivateSearchCV: [
         ("columns of one name",
          lambda book: search(book()).fit(pd.DataFrame(RECORDS, columns=[*"aba"]), LABELS),
-         "X has column 'a' twice", "rename one"),
+         "column 'a' of X is there twice", "rename one"),
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
@@ -834,7 +834,7 @@ def test_dates_and_durations_are_no_numbers(of, kind, book):
 
 @pytest.mark.parametrize("of", DATES)
 def test_columns_of_one_name_are_refused(of, book):
-    with pytest.raises(ValueError, match="X has column 'a' twice|Expected unique column names"):
+    with pytest.raises(ValueError, match="column 'a' of X is there twice|Expected unique"):
         DATES[of](book, pd.DataFrame(X, columns=["a", "a"]))
 
 
