@@ -344,8 +344,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         def steps() -> Any:
             names = names_of(X, "columns")
             if len(set(names)) < len(names):
-                twice = max(names, key=names.count)
-                raise ValueError(f"column {twice!r} of X is there twice: rename one.")
+                raise ValueError(f"column {max(names, key=names.count)!r} of X is there twice.")
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):

@@ -328,9 +328,6 @@ MISTAKES = {
              PEOPLE.astype({"city": "string"})
          ),
          "type string, which is not numeric", "Convert it first, or declare its labels by cat"),
-        ("the name of a column beside X",
-         lambda book: repair(sensitive_features=None).fit(PEOPLE, sensitive_features="sex"),
-         "got a single string", "or name it in the constructor, .* as sensitive_features"),
         ("a column that there is not", lambda book: repair(sensitive_features="gender").fit(PEOPLE),
          "has no column 'gender'", "Its columns are"),
         ("the values of a column for its name",
@@ -355,7 +352,6 @@ MISTAKES = {
         ("epsilon without categories",
          lambda book: private_repair(book(), categories=None).fit(PEOPLE),
          r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
-        ("no fit", lambda book: repair().transform(PEOPLE), *FITTED_FIRST),
     ],
     FairBarycenterRegressor: [
         ("the name of a column beside X",
@@ -447,7 +443,7 @@ MISTAKES = {
     PrivateSearchCV: [
         ("columns of one name",
          lambda book: search(book()).fit(pd.DataFrame(RECORDS, columns=[*"aba"]), LABELS),
-         "column 'a' of X is there twice", "rename one"),
+         "column 'a' of X", "is there twice"),
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),

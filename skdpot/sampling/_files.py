@@ -437,7 +437,6 @@ def _work(
     except Exception as error:
         if isinstance(error, OSError) and prefix in str(error.filename):
             error.filename = task.target
-            del error.filename2
         error.add_note(f"The file is {task.source}.")
         raise
 
