@@ -151,6 +151,7 @@ BAD_PARAMETERS = [
     (PRIVATE | {"groups": ["a"]}, "needs two or more groups, got 1"),
     (PRIVATE | {"min_group_size": [4, 4, 4]}, "one for each of the 2 groups"),
     (PRIVATE | {"min_group_size": 9}, "min_group_size adds up to 18 .* there are 16 in all"),
+    (PRIVATE | {"min_group_size": 2**62}, "min_group_size adds up to .* there are 16 in all"),
     ({"metric": "crow"}, "metric='crow' is not known"),
     ({"metric": "jaccard"}, "a function of two points, with its cost_range"),
     ({"metric": asymmetric}, "a callable metric needs cost_range"),
