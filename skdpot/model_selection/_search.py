@@ -18,12 +18,7 @@ from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import (
-    ParameterGrid,
-    ParameterSampler,
-    RandomizedSearchCV,
-    cross_validate,
-)
+from sklearn.model_selection import ParameterSampler, RandomizedSearchCV, cross_validate
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
@@ -54,12 +49,11 @@ from skdpot.tables import person_codes, refuse_other_rows
 
 @dataclass(frozen=True, eq=False)
 class SearchRecords:
-    """Private records, and the arrays of `params` and `groups`, with one value for each."""
+    """Private records, and the arrays of `params`, with one value for each."""
 
     X: Any
     y: Any
     params: dict[str, Any]
-    groups: Any
     # Further parameters of fits.
     public: dict[str, Any]
     # The number of units that are assigned to blocks: records, or people. A block has none.
@@ -83,7 +77,7 @@ class SearchRecords:
             return None if array is None else made(array)
 
         params = {name: of(values) for name, values in self.params.items()}
-        return SearchRecords(of(self.X), of(self.y), params, of(self.groups), self.public)
+        return SearchRecords(of(self.X), of(self.y), params, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,31 +360,25 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = redact_errors(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
-        # What refits and blocks get differs: cross-validation routes the parameters of a block
-        # itself.
-        fit_params, block_params, groups = self._route(params)
+        n_units, person, groups = n_records, None, params.get("groups")
+        # Groups that no fit takes are for the splitter: then records are protected.
+        if self._route(params).get("groups") is not None and _takes_groups(self.estimator):
+            refuse_other_rows(X, {"groups": groups}, or_new=True)
+            person, names = person_codes(groups, n_records)
+            n_units = len(names)
         if groups is not None and np.shape(groups)[:1] != (n_records,):
             raise ValueError("groups must have one value for each row of X.")
-        n_units, person = n_records, None
-        # Groups that no fit takes are for the splitter: then records are protected.
-        people = fit_params.get("groups")
-        if people is not None and _takes_groups(self.estimator):
-            refuse_other_rows(X, {"groups": people}, or_new=True)
-            person, names = person_codes(people, n_records)
-            n_units = len(names)
         # Without rows, parameters that do not have one value for each record stay as they are.
-        none = metadata_at(X, block_params, indices=np.arange(0))
-        public = {name: value for name, value in block_params.items() if none[name] is value}
-        private = {
-            name: as_rows(value, name) for name, value in block_params.items() if name not in public
-        }
-        groups = as_rows(groups, "groups")
-        return SearchRecords(X, y, private, groups, public, n_units, person)
+        # Cross-validation routes the parameters of a block itself.
+        none = metadata_at(X, params, indices=np.arange(0))
+        public = {name: value for name, value in params.items() if none[name] is value}
+        private = {name: as_rows(params[name], name) for name in params if name not in public}
+        return SearchRecords(X, y, private, public, n_units, person)
 
     def _declared(self, n_records, columns, groups=None):
         # With groups, `n_records` is the number of people: the noise depends on nothing else.
         people = None if groups is None else np.arange(n_records)
-        return SearchRecords(None, None, {}, None, {}, n_records, people)
+        return SearchRecords(None, None, {}, {}, n_records, people)
 
     def _plan(self, data):
         ends = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -522,19 +510,18 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.__dict__.pop("feature_names_in_", None)
 
     def _route(self, params):
-        """Return the parameters of the refit and of blocks, and the groups for splitters."""
+        """Return the parameters of the fit to all records."""
         if get_config()["enable_metadata_routing"]:
-            return process_routing(self, "fit", **params).estimator.fit, params, None
-        fit_params = {name: value for name, value in params.items() if name != "groups"}
-        groups = params.get("groups")
-        if groups is not None and _takes_groups(self.estimator):
+            return process_routing(self, "fit", **params).estimator.fit
+        if params.get("groups") is not None and _takes_groups(self.estimator):
             raise ValueError(LOST_GROUPS)
-        return fit_params, fit_params, groups
+        # They are for the splitter.
+        return {name: value for name, value in params.items() if name != "groups"}
 
     def _refit(self, X, y, params):
         # The rows as they were given, with their index: what the model sees is not protected here.
         X, y = indexable(X, y)
-        fit_params, _, _ = self._route(metadata_at(X, params))
+        fit_params = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         # Transformers may take no y at all.
         targets = [] if y is None else [y]
@@ -598,19 +585,19 @@ def draw_candidates(param_distributions: Any, count: int, source: NoiseSource) -
     """Return the parameters of candidates, drawn independently from one distribution.
 
     `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are
-    lists; here draws are always with replacement. Equal candidates from lists are one object.
+    lists, so that each draw is its first. Equal candidates from lists are one object.
     """
     # Distributions of SciPy take a RandomState; its 248 bits come from the source of the release.
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
-    if any(hasattr(v, "rvs") for part in sampler.param_distributions for v in part.values()):
-        return [next(iter(sampler)) for _ in range(count)]
-    # Points by position: a sampler draws lists without replacement.
-    grid = ParameterGrid(param_distributions)
-    positions = rng.randint(len(grid), size=count, dtype=np.int64)
-    points = {position: grid[position] for position in set(positions.tolist())}
-    return [points[position] for position in positions.tolist()]
+    for part in sampler.param_distributions:
+        # Arrays make another object at each look.
+        part.update({name: [*v] for name, v in part.items() if getattr(v, "ndim", 0) == 1})
+    known: dict[tuple, dict] = {}
+    drawn = (next(iter(sampler)) for _ in range(count))
+    # What is known is kept, so that no other value has the identity of one of its values.
+    return [known.setdefault((*one, *map(id, one.values())), one) for one in drawn]
 
 
 def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
@@ -664,7 +651,10 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
     # Copies: candidates and blocks must neither affect nor see each other.
     scoring, cv, public = copy.deepcopy((scoring, cv, records.public))
     own = records.each(copy_of)
-    given = {"groups": own.groups, "params": public | own.params}
+    params = public | own.params
+    # Without metadata routing, cross-validation takes groups for the splitter, apart.
+    groups = None if get_config()["enable_metadata_routing"] else params.pop("groups", None)
+    given = {"groups": groups, "params": params}
     # A trial of a private estimator has few records; whether it is useful depends on all of them.
     # Processes of a candidate would not be silent, so that it has threads only.
     with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):

@@ -575,12 +575,12 @@ class OfPeople(Odd):
 
 
 PEOPLE = np.arange(N) % 20
+OF_PEOPLE = {"estimator": OfPeople(1.0, 0.0), "grid": {"quality": [1.0]}, "refit": False}
 
 
 def search_of_people(X, y, groups=PEOPLE, **params):
     with config_context(enable_metadata_routing=True):
-        search = odd_search(estimator=OfPeople(1.0, 0.0), refit=False, **params)
-        return search.fit(X, y, groups=groups)
+        return odd_search(**OF_PEOPLE | params).fit(X, y, groups=groups)
 
 
 def test_a_person_with_several_rows_changes_a_sum_by_one_block_at_most(records, sums):
@@ -593,7 +593,7 @@ def test_a_person_with_several_rows_changes_a_sum_by_one_block_at_most(records, 
     assert 0 < changes.max() <= SCORE_UNITS
     # Records of their own are not all in one block.
     with config_context(enable_metadata_routing=True):
-        odd_search(estimator=OfPeople(1.0, 0.0), refit=False).fit(poisoned, y)
+        odd_search(**OF_PEOPLE).fit(poisoned, y)
     assert np.abs(sums[2] - sums[0]).max() > SCORE_UNITS
 
 
