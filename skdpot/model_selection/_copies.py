@@ -179,9 +179,7 @@ def _pandas_copy(rows: Any, name: str) -> Any:
             j: _pandas_copy(rows.iloc[:, j], f"column {label!r} of {name}").array
             for j, label in enumerate(rows.columns)
         }
-        made = pd.DataFrame(columns, index=range(len(rows)))
-        made.columns = list(rows.columns)
-        return made
+        return pd.DataFrame(columns, index=range(len(rows))).set_axis(list(rows.columns), axis=1)
     dtype = rows.dtype
     if isinstance(dtype, np.dtype):
         return pd.Series(_array_copy(rows.to_numpy(), name), name=rows.name)

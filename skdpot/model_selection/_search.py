@@ -33,13 +33,9 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
-from skdpot.privacy.charging import (
-    ExpectedError,
-    PrivacyGuarantee,
-    ReleasePlan,
-    allow_useless_releases,
-)
-from skdpot.privacy.checks import redact_errors, result_of, silence
+from skdpot.privacy import allow_useless_releases
+from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
@@ -550,10 +546,7 @@ def _takes_groups(estimator):
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
-    try:
-        low, high = map(float, score_range)
-    except (TypeError, ValueError):
-        low = high = math.nan
+    low, high = map(real_number, score_range) if len(score_range) == 2 else (math.nan, math.nan)
     # An infinite range would need infinite noise.
     if not (low < high and math.isfinite(high - low)):
         raise ValueError(
@@ -636,11 +629,8 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
     trial = clone(trial)
     # Open random states are seeded from the seed of the block. So its randomness does not depend on
     # earlier trials, nor on how many processes share the work.
-    open_states = [
-        path
-        for path, value in sorted(trial.get_params(deep=True).items())
-        if path.rpartition("__")[2] == "random_state" and value is None
-    ]
+    own = trial.get_params(deep=True)
+    open_states = sorted(p for p in own if f"__{p}".endswith("__random_state") and own[p] is None)
     numbers = np.random.SeedSequence(seed).generate_state(len(open_states), np.uint32) >> 1
     trial.set_params(**dict(zip(open_states, numbers.tolist(), strict=True)))
     # Estimators without a random_state draw from the generators of the process.
@@ -649,16 +639,14 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
     # Copies: candidates and blocks must neither affect nor see each other.
-    scoring, cv, public = copy.deepcopy((scoring, cv, records.public))
-    own = records.each(copy_of)
-    params = public | own.params
+    given = copy.deepcopy({"scoring": scoring, "cv": cv, "params": records.public})
+    block = records.each(copy_of)
+    given["params"] |= block.params
     # Without metadata routing, cross-validation takes groups for the splitter, apart.
-    groups = None if get_config()["enable_metadata_routing"] else params.pop("groups", None)
-    given = {"groups": groups, "params": params}
+    routed = get_config()["enable_metadata_routing"]
+    given["groups"] = None if routed else given["params"].pop("groups", None)
     # A trial of a private estimator has few records; whether it is useful depends on all of them.
     # Processes of a candidate would not be silent, so that it has threads only.
     with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):
-        found = cross_validate(
-            trial, own.X, own.y, scoring=scoring, cv=cv, **given, error_score="raise"
-        )
+        found = cross_validate(trial, block.X, block.y, **given, error_score="raise")
         return np.mean(found["test_score"])
