@@ -29,7 +29,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
-from skdpot.fairness import FoundGroups
+from skdpot.fairness import FoundGroups, FreeSupport
 from skdpot.privacy import BudgetExceededError, PrivacyGuarantee, PureDpEvent
 from skdpot.privacy.checks import silence
 from skdpot.privacy.choices import SCORE_UNITS
@@ -545,7 +545,9 @@ def test_fit_parameters_go_with_their_records(records):
 @pytest.mark.skipif(IS_SKLEARN_1_7, reason="scores are not given what predictions need")
 def test_sensitive_features_and_groups_are_routed(records, sums):
     X, y = records
-    repair = FairBarycenterPreprocessor(groups=FoundGroups(small="merge"), random_state=0)
+    repair = FairBarycenterPreprocessor(
+        groups=FoundGroups(small="merge"), method=FreeSupport(n_support=5), random_state=0
+    )
     search = odd_search(
         estimator=make_pipeline(repair, LogisticRegression()), grid={"logisticregression__C": [1]},
         n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
