@@ -636,15 +636,14 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     # With a tol of 0 the repair is made in any case; by columns that are fixed, groups are found.
     if not transport.moves or rows.method.tol <= 0 or rows.fixed:
         return found
-    trials = [tried_map(fair, release, rows, released, rng) for _ in range(2)]
-    helps = sum(gain for gain, _ in trials) > trials[0][1]
+    helps = sum(tried_map(fair, release, rows, released, rng) for _ in range(2)) > 0
     return found if helps else replace(found, transport=transport.at_rest())
 
 
 def tried_map(
     fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
-) -> tuple[float, float]:
-    """Return by how much less groups are found after a map like that of a release, and chance.
+) -> float:
+    """Return by how much less groups are found after a map like that of a release, less chance.
 
     The release stands for the records: rows drawn from it are released again, and a map of these is
     tried on others. No private value is read.
@@ -666,7 +665,7 @@ def tried_map(
         after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
     seed, n_groups = int(rng.randint(2**31)), len(groups.names)
     gain = found_less(before, after, labels, rows.columns, n_groups, seed)
-    return gain, harm_by_chance(labels[1])
+    return gain - harm_by_chance(labels[1]) / 2
 
 
 def map_of_sketch(

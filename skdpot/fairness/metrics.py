@@ -17,7 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
-from skdpot.fairness._certificate import gap_bound, max_gap
+from skdpot.fairness._certificate import gap_bound
+from skdpot.fairness._conditional import max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
 from skdpot.privacy.checks import refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
