@@ -18,13 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from skdpot.fairness._conditional import (
-    Split,
-    found_pairs,
-    harm_by_chance,
-    max_gap,
-    mean_found,
-)
+from skdpot.fairness._conditional import Split, found_pairs, harm_by_chance, max_gap, mean_found
 from skdpot.tables import Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.

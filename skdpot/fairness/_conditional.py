@@ -610,13 +610,13 @@ def harm_by_chance(groups: np.ndarray) -> float:
     return 0.01 + 0.5 / math.sqrt(12 * max(rows, 1.0))
 
 
-def found_less(
+def found_in(
     before: Split, after: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
-) -> float:
-    """Return by how much less groups are found in a table after a repair than before it."""
+) -> tuple[float, float]:
+    """Return how well groups are found in a table before a repair, and after it."""
     pairs = (found_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
     shown, left = map(mean_found, pairs)
-    return shown - left
+    return shown, left
 
 
 def mean_found(pairs: Iterable[FoundPair]) -> float:

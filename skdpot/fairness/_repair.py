@@ -21,7 +21,7 @@ from skdpot.fairness._conditional import (
     ConditionalRepair,
     Part,
     fit_conditional,
-    found_less,
+    found_in,
     harm_by_chance,
     joined,
     shared_maps,
@@ -627,7 +627,7 @@ def map_of_counts(
 def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable") -> FairMap:
     """Return the map of a released sketch, or one that moves no row if it would do harm.
 
-    Two maps are tried on rows drawn from the release, since one may be good or bad by chance.
+    A map is tried on rows drawn from the release, and another one if what that shows is not clear.
     """
     rng = check_random_state(fair.random_state)
     found = map_of_sketch(fair, release, rows, released, rng)
@@ -636,17 +636,27 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     # With a tol of 0 the repair is made in any case; by columns that are fixed, groups are found.
     if not transport.moves or rows.method.tol <= 0 or rows.fixed:
         return found
-    helps = sum(tried_map(fair, release, rows, released, rng) for _ in range(2)) > 0
-    return found if helps else replace(found, transport=transport.at_rest())
+    gain, clear = tried_map(fair, release, rows, released, found, rng), 0.1
+    if abs(gain) < clear:
+        gain += tried_map(fair, release, rows, released, found, rng)
+    return found if gain > 0 else replace(found, transport=transport.at_rest())
 
 
 def tried_map(
-    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
+    fair: Any,
+    release: Any,
+    rows: RepairRows,
+    released: "ReleasedTable",
+    found: FairMap,
+    rng: np.random.RandomState,
 ) -> float:
     """Return by how much less groups are found after a map like that of a release, less chance.
 
     The release stands for the records: rows drawn from it are released again, and a map of these is
-    tried on others. No private value is read.
+    tried on others. No private value is read. Drawn rows lack some ties of columns that the release
+    shows, and a map that breaks these shows the groups of the records: each unit that may be
+    lacking about a third of what is hidden otherwise. Measured on 56 repairs of public tables, of
+    which nine made groups easier to find by .02 to .27: drawn rows alone told of none of these.
     """
     # Those of the second release, those that a classifier knows, and new ones.
     (codes, groups), *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
@@ -664,8 +674,22 @@ def tried_map(
         labels.append(groups.codes[few])
         after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
     seed, n_groups = int(rng.randint(2**31)), len(groups.names)
-    gain = found_less(before, after, labels, rows.columns, n_groups, seed)
-    return gain - harm_by_chance(labels[1]) / 2
+    shown, left = found_in(before, after, labels, rows.columns, n_groups, seed)
+    hidden = (1.0 - left) * math.exp(-0.35 * lacking_ties(found, released, again))
+    return shown + hidden - 1.0 - harm_by_chance(labels[1]) / 2
+
+
+def lacking_ties(found: FairMap, released: "ReleasedTable", again: "ReleasedTable") -> float:
+    """Return how much less closely columns may be tied in a second release: by two deviations more.
+
+    Counted are pairs that a map moves. Columns that it draws again keep no tie that it could break.
+    """
+    assert isinstance(found.transport, ConditionalMap)
+    moving = {step.position for step in found.transport.steps if step.moves}
+    ties, others = released.ties(), again.ties()
+    pairs = [pair for pair in ties if moving & {*pair} and not {*pair} & {*found.drawn}]
+    first, second = (max(sum(of[pair][0] for pair in pairs), 0.0) for of in (ties, others))
+    return max(first - second + 2.0 * math.hypot(*(ties[pair][1] for pair in pairs)), 0.0)
 
 
 def map_of_sketch(
@@ -700,7 +724,9 @@ def map_of_sketch(
     of_images = blurred(max(least, min_of_images))
     assert isinstance(found.transport, ConditionalMap)
     moving = [step.position for step in found.transport.steps if step.moves]
-    drawn = [j for j in released.tied_columns(closest) if j in moving]
+    ties = released.ties().items()
+    tied = {b for (_, b), (tie, error, unit) in ties if tie - 2.0 * error > closest * unit}
+    drawn = [j for j in moving if j in tied]
     return replace(found, of_rows=of_rows, of_images=of_images, drawn=drawn)
 
 
@@ -842,5 +868,6 @@ def does_harm(
         keys = row_keys(int(rng.integers(2**63)), codes)
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
         before, after, of_groups = ([of[~is_new], of[is_new]] for of in (codes, images, labels))
-        gains.append(found_less(before, after, of_groups, rows.columns, len(groups.names), fold))
+        found = found_in(before, after, of_groups, rows.columns, len(groups.names), fold)
+        gains.append(found[0] - found[1])
     return sum(gains) / n_folds < times_chance * harm_by_chance(labels[folds < n_folds])
