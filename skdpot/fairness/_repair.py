@@ -823,6 +823,13 @@ def map_of_rows(
             rows.columns, codes, of_part, weights, generator, callback=callback, **options
         )
 
+    def is_harm(raised: float) -> bool:
+        few_rows, by_chance = 1000, harm_by_chance(groups.codes[held_out])
+        # Few rows leave it open whether a repair helps by less than twice what chance explains.
+        if tol > 0 and held_out.sum() < few_rows and abs(raised) < 2.0 * by_chance:
+            return does_harm(rows, codes, groups, fitted_to, generator)
+        return tol > 0 and raised > by_chance
+
     with one_thread_unless(len(codes) >= MANY_ROWS):
         with progress_of(fair, unit=" columns") as bar:
             transport = fitted_to(~held_out, bar.update)
@@ -836,7 +843,7 @@ def map_of_rows(
             )
             raw = before if transport.moves else None
             certificate, did_harm = certify(
-                fitted, tested, rows.columns, names, generator, raw, may_refuse=tol > 0
+                fitted, tested, rows.columns, names, generator, raw, is_harm
             )
         elif is_checked and tol > 0 and transport.moves:
             did_harm = does_harm(rows, codes, groups, fitted_to, generator)
