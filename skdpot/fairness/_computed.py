@@ -175,8 +175,8 @@ def find_computed(
         decimals = least_decimals(codes[rows, target])
         drafts = (ComputedColumn(target, *each, decimals) for each in candidates)
         held = [_checked(draft, checked, columns[target]) for draft in drafts]
-        # Of the functions that hold, one without an error comes first.
-        best = min(filter(None, held), key=lambda one: not one.is_exact, default=None)
+        # What a function misses may be another column, which a repair moves: the nearest is best.
+        best = min(filter(None, held), key=partial(_error, fitted), default=None)
         if best is None:
             continue
         if best.function.func is _looked_up:
@@ -337,6 +337,12 @@ def _looked_up(
 def _keys(argument: np.ndarray) -> np.ndarray:
     """Return numbers in which a missing value is below all others."""
     return np.where(np.isnan(argument), -np.inf, argument)
+
+
+def _error(rows: np.ndarray, one: ComputedColumn) -> float:
+    """Return by how much a function misses rows, in the middle: not at all if it is exact."""
+    off = np.abs(one.values(rows) - rows[:, one.position])
+    return 0.0 if one.is_exact else float(np.nanmedian(off))
 
 
 def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> ComputedColumn | None:

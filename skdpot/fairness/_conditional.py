@@ -615,8 +615,7 @@ def found_in(
 ) -> tuple[float, float]:
     """Return how well groups are found in a table before a repair, and after it."""
     pairs = (found_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
-    shown, left = map(mean_found, pairs)
-    return shown, left
+    return mean_found(next(pairs)), mean_found(next(pairs))
 
 
 def mean_found(pairs: Iterable[FoundPair]) -> float:

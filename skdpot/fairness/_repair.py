@@ -675,21 +675,10 @@ def tried_map(
         after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
     seed, n_groups = int(rng.randint(2**31)), len(groups.names)
     shown, left = found_in(before, after, labels, rows.columns, n_groups, seed)
-    hidden = (1.0 - left) * math.exp(-0.35 * lacking_ties(found, released, again))
-    return shown + hidden - 1.0 - harm_by_chance(labels[1]) / 2
-
-
-def lacking_ties(found: FairMap, released: "ReleasedTable", again: "ReleasedTable") -> float:
-    """Return how much less closely columns may be tied in a second release: by two deviations more.
-
-    Counted are pairs that a map moves. Columns that it draws again keep no tie that it could break.
-    """
     assert isinstance(found.transport, ConditionalMap)
     moving = {step.position for step in found.transport.steps if step.moves}
-    ties, others = released.ties(), again.ties()
-    pairs = [pair for pair in ties if moving & {*pair} and not {*pair} & {*found.drawn}]
-    first, second = (max(sum(of[pair][0] for pair in pairs), 0.0) for of in (ties, others))
-    return max(first - second + 2.0 * math.hypot(*(ties[pair][1] for pair in pairs)), 0.0)
+    hidden = (1.0 - left) * math.exp(-0.35 * released.closer_ties(again, moving, found.drawn))
+    return shown + hidden - 1.0 - harm_by_chance(labels[1]) / 2
 
 
 def map_of_sketch(

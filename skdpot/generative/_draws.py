@@ -6,9 +6,9 @@ parents; conditions on them choose among candidates by their weights.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -406,6 +406,17 @@ class ReleasedTable:
             largest = min(table.shape[1:]) - 1 if nominal else 1
             found[a, b] = excess / n_records, error / n_records, largest
         return found
+
+    def closer_ties(self, other: Self, moving: Collection[int], drawn: Collection[int]) -> float:
+        """Return by how much more columns may be tied here than in another release, together.
+
+        Counted are pairs of which one is moving and none is drawn. Of noise, two standard
+        deviations are added.
+        """
+        ties, others = self.ties(), other.ties()
+        pairs = [pair for pair in ties if {*pair} & {*moving} and not {*pair} & {*drawn}]
+        first, second = (max(sum(of[pair][0] for pair in pairs), 0.0) for of in (ties, others))
+        return max(first - second + 2.0 * math.hypot(*(ties[pair][1] for pair in pairs)), 0.0)
 
     def units_of(self, codes: np.ndarray, rng: RandomState) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -258,21 +259,13 @@ def test_columns_that_nearly_determine_each_other_show_no_group():
     assert np.corrcoef(repaired[:, 0], repaired[:, 2])[0, 1] > 0.5
 
 
-@pytest.mark.experiment
-@pytest.mark.refuses_useless
-@pytest.mark.parametrize("width", [3, 6])
-def test_a_small_group_that_differs_in_one_column_is_repaired(width):
-    rng = np.random.default_rng(0)
-    labels = np.where(rng.uniform(size=9000) < 0.1, "a", "b")
-    X = rng.normal(size=(9000, width))
-    X[:, 0] += labels == "a"
-    fair = FairBarycenterPreprocessor(
-        epsilon=3.0, delta=DELTA, bounds=(-4, 5), groups=["a", "b"], random_state=0
-    ).fit(X[:3000], sensitive_features=labels[:3000])
-    new, of_new = X[3000:], labels[3000:]
-    repaired = fair.transform(new, sensitive_features=of_new)
-    before, after = (group_auc(rows, of_new, random_state=0) for rows in (new, repaired))
-    assert before > 0.7 and after < 0.62
+def small_group(n, seed, width=3):
+    """Return rows of a small group that differs from the other one in a single column."""
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.uniform(size=n) < 0.1, "f", "m")
+    X = rng.normal(size=(n, width))
+    X[:, 0] += labels == "f"
+    return X, labels
 
 
 def heaped_columns(n, seed):
@@ -285,16 +278,37 @@ def heaped_columns(n, seed):
     return np.column_stack([height, pressure]), np.array([*"fm"])[group]
 
 
+def codes_of_places(n, seed):
+    """Return rows of two groups: the code of a place, and what it tells of, in no order."""
+    rng, of_place = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(51, 5))
+    place = rng.integers(0, 51, n)
+    group = (rng.uniform(size=n) < 0.2 + 0.6 * place / 50).astype(int)
+    told = of_place[place] + 0.3 * rng.normal(size=(n, 5))
+    return np.column_stack([place, told]), np.array([*"fm"])[group]
+
+
 @pytest.mark.experiment
-def test_heaps_of_equal_numbers_mark_no_group():
-    (X, labels), (new, of_new) = heaped_columns(8000, 0), heaped_columns(8000, 1)
+@pytest.mark.refuses_useless
+@pytest.mark.filterwarnings("ignore:no row is changed")
+@pytest.mark.parametrize(
+    "rows_of, n, most, epsilon, method, bounds",
+    [
+        (small_group, 3000, 0.62, 3.0, "auto", (-4, 5)),
+        (partial(small_group, width=6), 3000, 0.62, 3.0, "auto", (-4, 5)),
+        (heaped_columns, 8000, 0.65, 2.0, "conditional", ([50, -100], [250, 1000])),
+        # Ties that the release hardly shows: a map by rank raised this to .99.
+        (codes_of_places, 2000, 0.71, 3.0, "auto", ([0] + [-4] * 5, [51] + [4] * 5)),
+    ],
+)
+def test_a_map_hides_groups_and_marks_none(rows_of, n, most, epsilon, method, bounds):
+    (X, labels), (new, of_new) = rows_of(n, 0), rows_of(6000, 1)
     fair = FairBarycenterPreprocessor(
-        method="conditional", epsilon=2.0, delta=DELTA, random_state=0, groups=["f", "m"],
-        bounds=([50, -100], [250, 1000]),
+        method=method, epsilon=epsilon, delta=DELTA, bounds=bounds, groups=["f", "m"],
+        random_state=0,
     ).fit(X, sensitive_features=labels)  # fmt: skip
     repaired = fair.transform(new, sensitive_features=of_new)
     before, after = (group_auc(rows, of_new, random_state=0) for rows in (new, repaired))
-    assert before > 0.75 and after < 0.65
+    assert before > 0.65 and after < most
 
 
 def test_a_fit_is_reproducible_and_rows_have_the_images_of_their_keys(seeded):
