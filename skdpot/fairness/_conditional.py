@@ -48,7 +48,8 @@ class ConditionalRepair(BaseEstimator):
     many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and a
     column that depends on an earlier one is drawn again, given the images of the columns before it.
     The same is tried with synthetic rows in the place of the table. If the repair does not make
-    their groups harder to find, no row is moved. There is no certificate.
+    their groups harder to find, by more than ties of columns show that a map may break and these
+    rows lack, no row is moved. There is no certificate.
 
     Parameters
     ----------

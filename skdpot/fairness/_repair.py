@@ -848,7 +848,7 @@ def does_harm(
     fitted_to: Callable[[np.ndarray], SupportMap | ConditionalMap],
     rng: np.random.Generator,
 ) -> bool:
-    """Tell whether groups may be found more easily after a repair that has no certificate.
+    """Tell whether groups may be found more easily, where no certificate tells, or it is not clear.
 
     Maps of three quarters of the rows, by `fitted_to`, move the others. Of many rows, two folds are
     enough, and take half the time. So few rows must show that a repair helps, by twice as much as
