@@ -101,9 +101,9 @@ def certify(
     # One of two tables is returned, by what is seen here: each bound has half of the risk.
     risk, auc, gap = (1.0 - _CONFIDENCE) / 2, 0.0, 0.0
     # The certificate is that of the table that is returned.
-    for _, of_pair, of_rates, sizes in found[0 if did_harm else -1]:
-        auc = max(auc, max_mean(of_pair, min(sizes), risk))
-        gap = max(gap, min(1.0, of_rates + gap_radius(*sizes, risk)))
+    for _, of_pair, of_rates, of_each in found[0 if did_harm else -1]:
+        auc = max(auc, max_mean(of_pair, min(of_each), risk))
+        gap = max(gap, min(1.0, of_rates + gap_radius(*of_each, risk)))
     largest = max((of_pair for _, of_pair, *_ in found[0]), default=0.5)
     sizes = np.bincount(groups[1], minlength=len(names))
     n_rows = dict(zip(names, sizes.tolist(), strict=True))
