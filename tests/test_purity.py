@@ -355,9 +355,9 @@ def exact_sizes(private, codes, groups, columns):
 @pytest.mark.parametrize("planted", [raw_rows, exact_sizes])
 def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted, monkeypatch):
     """A planted bug: after the release of the sketch, its rows are used once more."""
-    seen, read, draw = [], _repair.private_units, _repair.drawn_rows
+    seen, read, draw = [], _repair.private_codes, _repair.drawn_rows
 
-    def units(*args):
+    def codes(*args):
         seen[:] = [read(*args)]
         return seen[0]
 
@@ -365,7 +365,7 @@ def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted,
         columns = released.space.schema.columns
         return planted(seen[0], *draw(rows, released, *args), columns)
 
-    monkeypatch.setattr(_repair, "private_units", units)
+    monkeypatch.setattr(_repair, "private_codes", codes)
     monkeypatch.setattr(_repair, "drawn_rows", drawn)
     case = CASES["repair, conditional, declared"]
     with on_transcript(Transcript()) as transcript:

@@ -293,7 +293,7 @@ class SchemaSpace:
             if column.kind == NOMINAL:
                 middles[k] = 0.0
             elif column.kind != NUMERIC:
-                middles[k] = column.places_of_units(np.array((column.n_known - 1) // 2))
+                middles[k] = column.positions_of_codes(np.array((column.n_known - 1) // 2))
         return middles
 
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
@@ -305,7 +305,7 @@ class SchemaSpace:
         from that row of the private table alone.
         """
         # Problems are not looked at: they depend on private values.
-        codes, _ = self.schema.units_and_problems(columns)
+        codes, _ = self.schema.codes_and_problems(columns)
         positions = [
             _positions_in(column, values, codes[:, j])
             for j, (column, values) in enumerate(zip(self.schema.columns, columns, strict=True))
@@ -374,7 +374,7 @@ def _positions_in(column: Column, values: np.ndarray, codes: np.ndarray) -> np.n
         return codes.astype(np.float64)
     # Real numbers are not rounded to codes, which are cells of a grid.
     exact = column.kind == NUMERIC and not column.integer
-    positions = column.places(values) if exact else column.places_of_units(codes)
+    positions = column.positions_on_scale(values) if exact else column.positions_of_codes(codes)
     # More than 1 away from the positions of numbers and levels, in [0, 1].
     positions[codes == column.n_known] = 2.0
     return positions

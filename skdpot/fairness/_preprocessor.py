@@ -56,7 +56,7 @@ from skdpot.tables import (
     find_columns,
     make_table,
     public_labels,
-    read_codes,
+    read_numbers,
 )
 from skdpot.transport import load_compiler, load_solver
 
@@ -429,7 +429,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self._fitted
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
         missing = self._missing(fitted.transport.method == "conditional")
-        codes = read_codes(table, fitted.every, missing)
+        codes = read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, table, codes, groups)
@@ -613,7 +613,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         method = self._method(partial(automatic_method, columns, *budget, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
-        codes = None if private else read_codes(table, every, self._missing(is_conditional))
+        codes = None if private else read_numbers(table, every, self._missing(is_conditional))
         if codes is not None and self.computed is None:
             not_moved = positions_of(self.conditional_on, every)
             computed = find_computed(every, codes, np.random.default_rng(0), not_moved)

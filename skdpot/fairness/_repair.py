@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_user
+from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_of_few, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._computed import ComputedColumn
@@ -53,7 +53,7 @@ from skdpot.tables import (
     check_bounds,
     column_index,
     objects,
-    private_codes,
+    private_numbers,
     read_schema,
     refuse_other_labels,
 )
@@ -122,7 +122,7 @@ class BlurredColumn:
     column : Column
         Its declaration.
     starts, stops : ndarray of shape (n_cells,)
-        The ranges of units of the cells.
+        The ranges of codes of the cells.
     shares : ndarray of shape (n_cells,)
         Their shares of the rows.
     merged : ndarray of shape (n_cells,)
@@ -138,17 +138,17 @@ class BlurredColumn:
 
     def drawn(self, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return numbers drawn in the merged cells of these, by uniform numbers."""
-        cell = np.searchsorted(self.starts, self.column.units(numbers), side="right") - 1
+        cell = np.searchsorted(self.starts, self.column.codes(numbers), side="right") - 1
         running = np.r_[0.0, np.cumsum(self.shares)]
         # Where in these shares the merged cell of each begins and ends.
         low = running[np.searchsorted(self.merged, self.merged[cell], side="left")]
         high = running[np.searchsorted(self.merged, self.merged[cell], side="right")]
         at = low + places * (high - low)
-        # Within a cell all units are as likely; cells without rows are skipped.
+        # Within a cell all codes are as likely; cells without rows are skipped.
         ends = np.append(self.starts, self.stops[-1])
-        units = np.interp(at, running, ends)
-        whole = np.minimum(np.floor(units), ends[-1] - 1)
-        return self.column.numbers(whole.astype(np.int64), units - whole)
+        exact = np.interp(at, running, ends)
+        codes = np.minimum(np.floor(exact), ends[-1] - 1)
+        return self.column.numbers(codes.astype(np.int64), exact - codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,24 +385,24 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
     """
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     with silence():
-        units = space.raw(private_codes(rows.table, column) for column in rows.columns)
+        points = space.raw(private_numbers(rows.table, column) for column in rows.columns)
         # In place, through a view of the numbers and ranks.
-        ranked = units[:, : len(low)]
+        ranked = points[:, : len(low)]
         ranked[:] = (np.clip(ranked, low, high) - low) / (high - low)
         codes = rows.groups.find(rows.labels)
-        return np.nan_to_num(units), np.where(np.isnan(units).any(axis=1), -1, codes)
+        return np.nan_to_num(points), np.where(np.isnan(points).any(axis=1), -1, codes)
 
 
-def private_units(rows: RepairRows, schema: TableSchema) -> np.ndarray:
-    """Return the private rows of which all is declared and known, as integers, last the group."""
-    units = np.empty((len(rows.table), len(schema.columns)), dtype=np.int64, order="F")
+def private_codes(rows: RepairRows, schema: TableSchema) -> np.ndarray:
+    """Return the private rows of which all is declared and known, as codes, last the group."""
+    codes = np.empty((len(rows.table), len(schema.columns)), dtype=np.int64, order="F")
     with silence():
         for j, column in enumerate(rows.columns):
-            codes = private_codes(rows.table, column)
-            units[:, j] = schema.columns[j].units(codes) if column.kind == NUMERIC else codes
-        units[:, -1] = rows.groups.find(rows.labels)
+            read = private_numbers(rows.table, column)
+            codes[:, j] = schema.columns[j].codes(read) if column.kind == NUMERIC else read
+        codes[:, -1] = rows.groups.find(rows.labels)
         # A sketch counts whole rows: what is unknown in one column has no place in the pairs.
-        return units[(units >= 0).all(axis=1)]
+        return codes[(codes >= 0).all(axis=1)]
 
 
 # --------------------------------------------------------------- from rows to groups to a map
@@ -507,11 +507,15 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     if isinstance(rows.method, ConditionalRepair):
         # The sketch of the columns and the group. Its own recipe divides the budget, and says by
         # how much each of its counts and sums may change.
-        records = SimpleNamespace(values=private_units(rows, release.space.schema))
-        return map_of_table(fair, release, public, release.run(records, source))
+        records = SimpleNamespace(values=private_codes(rows, release.space.schema))
+        released = release.run(records, source)
+        warn_of_few(released.n_records, release.noise_of_counts, rows.n_records)
+        return map_of_table(fair, release, public, released)
     # Counts by group and cell. A replaced record leaves one of them and joins another: they change
     # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
     counts = release.add_noise(release.values(*private_points(rows)), source)
+    noise = release.standard_deviation * math.sqrt(counts.size)
+    warn_of_few(counts.sum(), noise, rows.n_records)
     return map_of_counts(fair, release, public, counts)
 
 
@@ -659,18 +663,18 @@ def tried_map(
     which nine made groups easier to find by .02 to .27: drawn rows alone told of none of these.
     """
     # Those of the second release, those that a classifier knows, and new ones.
-    (codes, groups), *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
-    columns = zip(release.space.schema.columns, codes.T, strict=False)
-    units = [column.units(of) if column.kind == NUMERIC else of for column, of in columns]
-    records = SimpleNamespace(values=np.column_stack([*units, groups.codes]).astype(np.int64))
+    (drawn, groups), *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
+    columns = zip(release.space.schema.columns, drawn.T, strict=False)
+    codes = [column.codes(of) if column.kind == NUMERIC else of for column, of in columns]
+    records = SimpleNamespace(values=np.column_stack([*codes, groups.codes]).astype(np.int64))
     in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
     again = release.run(records, make_source(rng))
     tried = map_of_sketch(fair, release, in_any_case, again, rng)
     tried, before, after, labels = replace(tried, every=rows.columns, computed=()), [], [], []
-    for codes, groups in others:
-        few = rng.permutation(len(codes))[:MOST_ROWS]
-        keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), codes[few])
-        before.append(codes[few])
+    for drawn, groups in others:
+        few = rng.permutation(len(drawn))[:MOST_ROWS]
+        keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), drawn[few])
+        before.append(drawn[few])
         labels.append(groups.codes[few])
         after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
     seed, n_groups = int(rng.randint(2**31)), len(groups.names)
@@ -722,17 +726,17 @@ def map_of_sketch(
 def drawn_rows(
     rows: RepairRows, released: "ReleasedTable", n_records: int, rng: np.random.RandomState
 ) -> tuple[np.ndarray, Groups]:
-    """Return about this number of rows drawn from a sketch, as codes, and their groups."""
+    """Return about this number of rows drawn from a sketch, and their groups."""
     # Weights by size use the released sizes, not the numbers of drawn rows.
     sizes = np.maximum(np.rint(released.counts * n_records), 1).astype(np.intp)
     # A few rows of every group, also where noise hides it: models need examples.
     of_rows = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 20))
-    units = released.units_of(of_rows, rng)
-    codes = units[:, :-1].astype(np.float64)
+    codes = released.codes_of(of_rows, rng)
+    drawn = codes[:, :-1].astype(np.float64)
     for j, column in enumerate(released.space.schema.columns[:-1]):
         if column.kind == NUMERIC:
-            codes[:, j] = column.numbers(units[:, j], rng.uniform(size=len(units)))
-    return codes, replace(rows.groups, codes=of_rows, sizes=sizes)
+            drawn[:, j] = column.numbers(codes[:, j], rng.uniform(size=len(codes)))
+    return drawn, replace(rows.groups, codes=of_rows, sizes=sizes)
 
 
 def map_of_groups(

@@ -124,10 +124,10 @@ _COUNT = [Interval(Integral, 1, None, closed="left"), None]
 class ColumnSpace:
     """Rows as codes, and as points with Euclidean distances.
 
-    The *codes* of a row are its numbers, and the positions of its levels and categories, -1 for an
-    unknown category. The coordinates of its point are numbers and ranks of levels, shifted and
-    scaled, and then a block for every nominal column. A block has one coordinate per category: the
-    column's factor for the row's category, and 0 for all others.
+    The *codes* of a row are its numbers as they are, and the positions of its levels and
+    categories, -1 for an unknown category. The coordinates of its point are numbers and ranks of
+    levels, shifted and scaled, and then a block for every nominal column. A block has one
+    coordinate per category: the column's factor for the row's category, and 0 for all others.
 
     Attributes
     ----------

@@ -117,7 +117,7 @@ def released_size(released: Mapping[str, np.ndarray]) -> int:
     return max(round(float(np.average(totals, weights=1 / n_cells))), 0)
 
 
-# A numeric column with more than MOST_CELLS units begins with this number of cells. They are cut in
+# A numeric column with more than MOST_CELLS codes begins with this number of cells. They are cut in
 # three rounds.
 FIRST_CELLS = 64
 MOST_CELLS = 128
@@ -132,7 +132,7 @@ CUT_DEVIATIONS = 4.0
 
 
 def refined_columns(schema: TableSchema) -> list[int]:
-    """Return the columns whose units are too many to be counted one by one.
+    """Return the columns whose codes are too many to be counted one by one.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def _is_refined(column):
 def first_edges(column: Column) -> np.ndarray:
     """Return the edges of the first cells of a column.
 
-    Each unit has a cell. A column with many units has even cells, and one for each of its bounds.
+    Each code has a cell. A column with many codes has even cells, and one for each of its bounds.
 
     Examples
     --------
@@ -160,19 +160,19 @@ def first_edges(column: Column) -> np.ndarray:
     >>> first_edges(read_schema({"sex": ["F", "M"]}).columns[0])
     array([0, 1, 2])
     """
-    n_known, n_units = column.n_known, column.n_units
+    n_known, n_codes = column.n_known, column.n_codes
     edges = column.even_edges(FIRST_CELLS) if _is_refined(column) else np.arange(n_known + 1)
     # A missing value has a cell of its own.
-    return np.append(edges, n_units) if n_units > n_known else edges
+    return np.append(edges, n_codes) if n_codes > n_known else edges
 
 
-def cells_of_units(units, edges):
-    """Return the cell of each unit. A list of all units is faster if it is not too long."""
-    # A public number of units is compared with a private one of records here: only the time
+def cells_of_codes(codes, edges):
+    """Return the cell of each code. A list of all codes is faster if it is not too long."""
+    # A public number of codes is compared with a private one of records here: only the time
     # differs, no result.
-    if edges[-1] > len(units):
-        return (np.searchsorted(edges, units, side="right") - 1).astype(np.int32)
-    return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[units]
+    if edges[-1] > len(codes):
+        return (np.searchsorted(edges, codes, side="right") - 1).astype(np.int32)
+    return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[codes]
 
 
 def cut_cells(
@@ -232,7 +232,7 @@ def empty_tails(
     Parameters
     ----------
     counts, starts : sequence of ndarray of shape (n_cells,)
-        Released counts in all classes together, of all columns but the target; and the first unit
+        Released counts in all classes together, of all columns but the target; and the first code
         of each cell.
     schema : TableSchema
         The declaration of the table. The lower end of a logarithmic scale from 0 is kept,
@@ -329,7 +329,7 @@ def group_cells(
 ) -> list[np.ndarray]:
     """Return the group of each cell, about `n_groups` for each column.
 
-    With a target of numbers, every group lies in one band. `starts` has the first unit of cells.
+    With a target of numbers, every group lies in one band. `starts` has the first code of cells.
 
     Examples
     --------
@@ -414,7 +414,7 @@ def possible_pairs(
     schema : TableSchema
         The declaration of the table.
     starts, groups : sequence of ndarray of shape (n_cells,)
-        The first unit and the group of each cell, of all columns that depend on the class.
+        The first code and the group of each cell, of all columns that depend on the class.
 
     Returns
     -------
@@ -442,7 +442,7 @@ def possible_pairs(
 
 
 def possible_cells(schema: TableSchema, j: int, starts: np.ndarray) -> np.ndarray:
-    """Tell in which classes records of each cell of a column may be, by the cell's first unit."""
+    """Tell in which classes records of each cell of a column may be, by the cell's first code."""
     if not schema.has_bands or j != schema.target:
         return np.ones((len(starts), schema.n_classes), dtype=bool)
     return schema.classes_of(starts)[:, None] == np.arange(schema.n_classes)
@@ -971,7 +971,7 @@ def _expected_sizes(n_records: int, schema: TableSchema, round_noise: float) -> 
     if n_records < records_hidden_by(round_noise) < math.inf:
         n_refined //= WIDENING
     refined = refined_columns(schema)
-    return [n_refined if j in refined else schema.columns[j].n_units for j in schema.features]
+    return [n_refined if j in refined else schema.columns[j].n_codes for j in schema.features]
 
 
 def _class_errors(

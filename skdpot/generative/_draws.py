@@ -80,9 +80,9 @@ def shares_of_rows(weights):
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), tiny)
 
 
-def draw_units(starts, stops, intervals, uniforms):
-    """Return units that are spread over cells, by numbers from 0 to 1, and within the intervals."""
-    # Uniform numbers are below 1, so that no unit is beyond its cell.
+def draw_codes(starts, stops, intervals, uniforms):
+    """Return codes that are spread over cells, by numbers from 0 to 1, and within the intervals."""
+    # Uniform numbers are below 1, so that no code is beyond its cell.
     if intervals is None:
         return starts + np.floor(uniforms * (stops - starts)).astype(np.int64)
     firsts, lasts = np.array(intervals).T
@@ -95,7 +95,7 @@ def draw_units(starts, stops, intervals, uniforms):
     return low[row, piece] + position - (passed - sizes)[row, piece]
 
 
-def sample_units(
+def sample_codes(
     model: Mapping[str, np.ndarray],
     schema: TableSchema,
     n_samples: int,
@@ -131,7 +131,7 @@ def sample_units(
     Returns
     -------
     ndarray of shape (n_samples, n_columns), dtype int64
-        Units, as of `TableSchema.encode`.
+        Codes, as of `read_codes`.
 
     Raises
     ------
@@ -142,14 +142,14 @@ def sample_units(
     --------
     >>> import numpy as np
     >>> from skdpot.tables import read_schema
-    >>> from skdpot.generative._draws import sample_units
+    >>> from skdpot.generative._draws import sample_codes
     >>> model = {
     ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
     ...     "stops": np.array([1, 2, 1, 2]), "weights": np.array([0.5, 0.5]),
     ...     "classes": np.array([0, 0]), "cells": np.array([[1.0, 0, 1, 0], [0, 1, 0, 1]]),
     ... }
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
-    >>> sample_units(model, schema, 3, np.random.RandomState(0), {"sex": "M"})
+    >>> sample_codes(model, schema, 3, np.random.RandomState(0), {"sex": "M"})
     array([[1, 1],
            [1, 1],
            [1, 1]])
@@ -192,16 +192,17 @@ def sample_units(
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
-    units = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
+    codes = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
-        units[order, schema.target] = model["classes"][components]
+        codes[order, schema.target] = model["classes"][components]
     fine, halves = [], []
     if factors:
         ends = np.cumsum(model["n_cells"])[:-1]
         fine = np.split(model["fine"], ends)
         cell_halves = np.split(model["halves"], ends)
         halves = [_factors.firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
-    codes, fits = {-1: model["classes"][components]}, np.ones(n_rows)
+    # The class of each row, and the groups that its cells are in, by the column.
+    grouped, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]
         cells, rows, weights = model["cells"][:, columns[j]], components, prior
@@ -210,45 +211,45 @@ def sample_units(
             for parent in factors[c]:
                 if parent < -1:
                     others = np.flatnonzero(model["parities"][-2 - parent])
-                    codes[parent] = _factors.parity_codes(others, codes, halves)
+                    grouped[parent] = _factors.parity_groups(others, grouped, halves)
             # First a group of cells, given the parents, and then a cell of it.
             within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
             within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
             shares = shares_of_rows(within)
             own = _factors.group_sums(cells, fine[c])
-            rows, kept = _factors.draw_codes(
-                own, components, factors[c], codes, rng, shares @ allowed[j], sizes=sizes
+            rows, kept = _factors.draw_groups(
+                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=sizes
             )
             if j in held:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-9)
-            codes[c], cells = rows, shares
+            grouped[c], cells = rows, shares
             weights = within.sum(axis=1)
             of_rows = None if sizes is None else sizes @ own
         starts, stops = cell_ends[j]
-        # A row without any allowed cell gets all allowed units with equal probability.
+        # A row without any allowed cell gets all allowed codes with equal probability.
         of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
-        chosen = draw_entries(of_cells, rows, rng, of_rows, codes[-1])
+        chosen = draw_entries(of_cells, rows, rng, of_rows, grouped[-1])
         density = (weights @ cells) / (stops - starts)
-        units[order, j] = draw_column(
+        codes[order, j] = draw_column(
             schema.columns[j], starts, stops, density, chosen, rng, conditions.get(j)
         )
         if factors and c not in factors:
-            codes[c] = fine[c][np.searchsorted(cell_ends[j][1], units[order, j], side="right")]
+            grouped[c] = fine[c][np.searchsorted(cell_ends[j][1], codes[order, j], side="right")]
     if n_candidates == 1:
-        return units
+        return codes
     chosen = draw_entries(fits.reshape(n_samples, n_candidates), np.arange(n_samples), rng)
-    return units[np.arange(n_samples) * n_candidates + chosen]
+    return codes[np.arange(n_samples) * n_candidates + chosen]
 
 
 def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
-    """Return a unit of a column for each record, within the cell that was chosen for it.
+    """Return a code of a column for each record, within the cell that was chosen for it.
 
     Parameters
     ----------
     column : Column
         Its declaration.
     starts, stops : ndarray of shape (n_cells,)
-        The first units of cells, and the ends of cells.
+        The first codes of cells, and the ends of cells.
     density : ndarray of shape (n_cells,)
         The share of all records of a cell, over its width.
     chosen : ndarray of shape (n,)
@@ -256,12 +257,12 @@ def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
     rng : RandomState
         Source of randomness.
     intervals : list of (int, int), default=None
-        The allowed units; None for all.
+        The allowed codes; None for all.
 
     Returns
     -------
     ndarray of shape (n,)
-        Units.
+        Codes.
 
     Examples
     --------
@@ -273,23 +274,23 @@ def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
     >>> draw_column(column, *cells, np.array([0.0, 1.0]), np.array([1, 0, 1]), rng, [(8, 10)])
     array([9, 8, 9])
     """
-    units = draw_units(starts[chosen], stops[chosen], intervals, rng.uniform(size=len(chosen)))
+    codes = draw_codes(starts[chosen], stops[chosen], intervals, rng.uniform(size=len(chosen)))
     if intervals is not None:
-        return units
+        return codes
     heaps = _heaps(column, starts, stops, density)[chosen]
-    return np.where(heaps < 0, units, heaps)
+    return np.where(heaps < 0, codes, heaps)
 
 
 def _heaps(column, starts, stops, density):
-    """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
+    """Return the only code that a cell has, if it has a heap, and -1 otherwise.
 
     Where people write round numbers, cells are cut until each round number is in a narrow cell of
     its own.
     """
-    units = np.full(len(starts), -1)
+    codes = np.full(len(starts), -1)
     # Integers are round numbers themselves.
     if column.kind != NUMERIC or column.integer:
-        return units
+        return codes
     nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
     # A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours
     # by this one.
@@ -297,15 +298,15 @@ def _heaps(column, starts, stops, density):
     narrow = (stops - starts) * most_of_heap <= column.n_known
     heap_density = 5.0
     heaped = narrow & (density > heap_density * nearby) & (starts > 0) & (stops < column.n_known)
-    units[heaped] = column.rounded_codes(starts[heaped], stops[heaped])
-    return units
+    codes[heaped] = column.rounded_codes(starts[heaped], stops[heaped])
+    return codes
 
 
 def _allowed_shares(starts, stops, intervals):
     """Return the share of each cell within the intervals; 1 for `intervals` of None."""
     if intervals is None:
         return np.ones(len(starts))
-    # A cell may have a part of its units within an interval, which are equally likely.
+    # A cell may have a part of its codes within an interval, which are equally likely.
     overlaps = [
         np.maximum(np.minimum(stops, last) - np.maximum(starts, first), 0)
         for first, last in intervals
@@ -371,7 +372,7 @@ class ReleasedTable:
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.
 
-        Each column has four arrays: where the units of cells start, where they stop, their shares
+        Each column has four arrays: where the codes of cells start, where they stop, their shares
         of all records, and groups of consecutive cells with a share of about `min_share` or more.
         """
         model = self.model
@@ -418,9 +419,9 @@ class ReleasedTable:
         first, second = (max(sum(of[pair][0] for pair in pairs), 0.0) for of in (ties, others))
         return max(first - second + 2.0 * math.hypot(*(ties[pair][1] for pair in pairs)), 0.0)
 
-    def units_of(self, codes: np.ndarray, rng: RandomState) -> np.ndarray:
-        """Return a record of each of these classes, as whole numbers."""
-        return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
+    def codes_of(self, classes: np.ndarray, rng: RandomState) -> np.ndarray:
+        """Return the codes of a drawn record of each of these classes."""
+        return sample_codes(self.model, self.space.schema, len(classes), rng, None, classes)
 
     def sample(
         self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any = None
@@ -430,9 +431,9 @@ class ReleasedTable:
 
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
-        codes = None if y is None else _records.wanted_labels(n_samples, y, self.classes, rng)
-        n_samples = check_count("n_samples", n_samples) if codes is None else len(codes)
-        _, *plain = self._rows(n_samples, rng, given, codes, evenly=evenly)
+        classes = None if y is None else _records.wanted_labels(n_samples, y, self.classes, rng)
+        n_samples = check_count("n_samples", n_samples) if classes is None else len(classes)
+        _, *plain = self._rows(n_samples, rng, given, classes, evenly=evenly)
         schema = self.space.table_schema
         columns = schema.presented(plain[: len(schema.columns)])
         table = write_table(self.space.container, schema, columns, self._computed(plain))
@@ -477,36 +478,36 @@ class ReleasedTable:
     ) -> float:
         """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
-        units = self.space.read(estimator, X, y, reset=False)
-        units = units[rng.permutation(len(units))[: _records.SCORED_ROWS]]
+        codes = self.space.read(estimator, X, y, reset=False)
+        codes = codes[rng.permutation(len(codes))[: _records.SCORED_ROWS]]
         # Rows are drawn for the labels of the given ones: shares of classes do not count.
-        labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
-        samples = self._rows(len(units), rng, None, labels, evenly=False)[0]
-        points, sampled = (_table_points(rows, schema) for rows in (units, samples))
+        labels = None if schema.target is None else schema.classes_of(codes[:, schema.target])
+        samples = self._rows(len(codes), rng, None, labels, evenly=False)[0]
+        points, sampled = (_table_points(rows, schema) for rows in (codes, samples))
         return -_records.sinkhorn_divergence(sampled, points, reg=reg)
 
     def _rows(
-        self, n_samples: int, rng: RandomState, given: Any, codes: np.ndarray | None, evenly: bool
+        self, n_samples: int, rng: RandomState, given: Any, classes: np.ndarray | None, evenly: bool
     ) -> list[np.ndarray]:
-        """Return records under conditions that keep all rules: units, and each column's numbers."""
+        """Return records under conditions that keep all rules: codes, and each column's numbers."""
         space, schema = self.space, self.space.schema
-        conditions = self._conditions(given, codes is not None)
-        # A label beside the table is the last column, and has no place within a unit.
+        conditions = self._conditions(given, classes is not None)
+        # A label beside the table is the last column, and has no position within its code.
         n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
 
         def draw(n: int, labels: np.ndarray | None) -> list[np.ndarray]:
-            units = sample_units(self.model, schema, n, rng, conditions, labels, evenly=evenly)
-            uniforms = np.zeros(units.shape)
+            codes = sample_codes(self.model, schema, n, rng, conditions, labels, evenly=evenly)
+            uniforms = np.zeros(codes.shape)
             uniforms[:, :n_drawn] = rng.uniform(size=(n, n_drawn))
-            return [units, *schema.plain_values(units, uniforms, conditions)]
+            return [codes, *schema.plain_values(codes, uniforms, conditions)]
 
         if not (self.rules and n_samples):
-            return draw(n_samples, codes)
+            return draw(n_samples, classes)
 
         def kept(rows: list[np.ndarray]) -> np.ndarray:
             return self.rules.kept(self._frame(rows[1:]), schema)
 
-        return _records.draw_rows(draw, kept, n_samples, codes, rng)
+        return _records.draw_rows(draw, kept, n_samples, classes, rng)
 
     @property
     def _named_schema(self) -> TableSchema:
@@ -533,7 +534,7 @@ class ReleasedTable:
         return given
 
 
-def _table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
+def _table_points(rows: np.ndarray, schema: TableSchema) -> np.ndarray:
     """Return records as points whose squared distances are sums of differences of columns.
 
     Numbers and levels are scaled to the range from -1 to 1. Different categories have the distance
@@ -542,13 +543,13 @@ def _table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
     parts = []
     # Different categories have the distance of the two ends of the range of a number.
     half_range = 2**-0.5
-    for column, codes in zip(schema.columns, units.T, strict=True):
+    for column, codes in zip(schema.columns, rows.T, strict=True):
         known = codes < column.n_known
         if column.kind == "nominal":
-            one_hot = codes[:, None] == np.arange(column.n_units)
+            one_hot = codes[:, None] == np.arange(column.n_codes)
             parts.append(one_hot * (2 * half_range))
             continue
-        along = 2 * column.places_of_units(codes) - 1
+        along = 2 * column.positions_of_codes(codes) - 1
         parts.append(np.where(known, along, 0.0)[:, None])
         if column.missing:
             parts.append(np.where(known, 0.0, 1.0)[:, None])

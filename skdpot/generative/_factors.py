@@ -315,7 +315,8 @@ def fit_factors(
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
-    codes = {_CLASS: model["classes"][rows]}
+    # The class of each row, and the groups that its cells are in, by the column.
+    grouped = {_CLASS: model["classes"][rows]}
     parities: list[np.ndarray] = []
     edges, factors = [], []
     for place, c in enumerate(order):
@@ -329,17 +330,18 @@ def fit_factors(
         for columns, means in outstanding:
             if c in columns and set(columns) <= set(order[: place + 1]):
                 others, parent = [j for j in columns if j != c], -2 - len(parities)
-                codes[parent] = parity_codes(others, codes, fine_halves)
-                of_parities = np.bincount(codes[parent], minlength=2 * schema.n_classes)
+                grouped[parent] = parity_groups(others, grouped, fine_halves)
+                of_parities = np.bincount(grouped[parent], minlength=2 * schema.n_classes)
                 wanted[parent] = _parity_target(means, of_classes, fine_halves[c], of_parities)
                 parities.append(np.isin(np.arange(len(cells)), others))
         if wanted and min(wanted) >= 0:
             # The shares of its groups in a class stay. A parity has them in it.
             wanted[_CLASS] = of_classes
-        found = _fitted_factors(own[rows], wanted, codes) if wanted else {}
+        found = _fitted_factors(own[rows], wanted, grouped) if wanted else {}
         edges += [(a, c) for a in found]
         factors += [factor.ravel() for factor in found.values()]
-        codes[c], _ = draw_codes(own, rows, found, codes, rng, sizes=n_rows * is_of_class * weights)
+        sizes = n_rows * is_of_class * weights
+        grouped[c], _ = draw_groups(own, rows, found, grouped, rng, sizes=sizes)
     return {
         "order": np.array(order),
         "fine": np.concatenate(fine),
@@ -450,12 +452,12 @@ def explained_by_pairs(
     return np.concatenate(found)
 
 
-def parity_codes(
-    columns: Iterable[int], codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
+def parity_groups(
+    columns: Iterable[int], grouped: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
-    odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
-    return 2 * codes[_CLASS] + odd
+    odd = np.bitwise_xor.reduce([halves[j][grouped[j]] for j in columns])
+    return 2 * grouped[_CLASS] + odd
 
 
 def _parity_target(means, of_classes, half, of_parities):
@@ -476,14 +478,12 @@ def _parity_target(means, of_classes, half, of_parities):
     return np.array(target)
 
 
-def _fitted_factors(joint, wanted, codes):
+def _fitted_factors(joint, wanted, grouped):
     """Return the factor of each parent, for rows with these distributions without them."""
-    n_rows = len(joint)
+    n_rows, share = len(joint), np.full(len(joint), 1 / len(joint))
     factors = {a: np.ones(table.shape) for a, table in wanted.items()}
     members = {
-        a: sparse.csr_matrix(
-            (np.full(n_rows, 1 / n_rows), (codes[a], np.arange(n_rows))), shape=(len(table), n_rows)
-        )
+        a: sparse.csr_matrix((share, (grouped[a], np.arange(n_rows))), shape=(len(table), n_rows))
         for a, table in wanted.items()
     }
     # The sample has not exactly the shares of the parents.
@@ -499,7 +499,7 @@ def _fitted_factors(joint, wanted, codes):
             ratios = (target + 1e-9) / (members[a] @ joint + 1e-9)
             ratios = np.clip(ratios, 1 / max_step, max_step)
             factors[a] *= ratios
-            joint *= ratios[codes[a]]
+            joint *= ratios[grouped[a]]
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
 
 
@@ -538,11 +538,11 @@ def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     return np.minimum((ladder <= places).sum(axis=1), weights.shape[1] - 1)
 
 
-def draw_codes(
+def draw_groups(
     own: np.ndarray,
     components: np.ndarray,
     factors: Mapping[int, np.ndarray],
-    codes: Mapping[int, np.ndarray],
+    grouped: Mapping[int, np.ndarray],
     rng: np.random.RandomState,
     allowed: np.ndarray | float = 1.0,
     sizes: np.ndarray | None = None,
@@ -558,7 +558,7 @@ def draw_codes(
     def weights_of(rows: np.ndarray | slice) -> np.ndarray:
         joint = own[components[rows]]
         for a, factor in factors.items():
-            joint *= factor[codes[a][rows]]
+            joint *= factor[grouped[a][rows]]
         return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
 
     n, block = len(components), 2**12
@@ -568,7 +568,7 @@ def draw_codes(
         weights = weights_of(part) * allowed
         kept[part], drawn[part] = weights.sum(axis=1), _chosen(weights, uniforms[part])
     if sizes is not None:
-        even_totals(drawn, codes[_CLASS], sizes @ own, weights_of, rng)
+        even_totals(drawn, grouped[_CLASS], sizes @ own, weights_of, rng)
     return drawn, kept
 
 

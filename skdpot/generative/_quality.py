@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from skdpot.generative._draws import ReleasedTable, sample_units
+from skdpot.generative._draws import ReleasedTable, sample_codes
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.charging import PrivacyGuarantee
 from skdpot.privacy.report import Report, Section
@@ -251,17 +251,17 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     parts = (np.split(released[name], ends) for name in ("counts", "groups", "stops"))
     # Strong pairs are in rows alone, and not in components.
     n_rows = int(np.clip(table.n_records, 2**16, 2**18))
-    units = sample_units(table.model, schema, n_rows, np.random.RandomState(0), evenly=True)
-    classes = 0 if schema.target is None else schema.classes_of(units[:, schema.target])
+    codes = sample_codes(table.model, schema, n_rows, np.random.RandomState(0), evenly=True)
+    classes = 0 if schema.target is None else schema.classes_of(codes[:, schema.target])
     n_records, n_tables = max(float(table.n_records), 1.0), math.comb(len(schema.features) + 1, 2)
 
-    def fit(names: tuple[Any, ...], counts: np.ndarray, codes: np.ndarray, noise: float) -> Fit:
-        drawn = np.bincount(codes * n_classes + classes, minlength=counts.size)
+    def fit(names: tuple[Any, ...], counts: np.ndarray, groups: np.ndarray, noise: float) -> Fit:
+        drawn = np.bincount(groups * n_classes + classes, minlength=counts.size)
         return _fit_of(names, counts, drawn.reshape(counts.shape), noise, n_records, n_tables)
 
     columns, pairs, grouped, start = [], [], [], 0
     for j, counts, group, stops in zip(schema.features, *parts, strict=True):
-        cells = np.searchsorted(stops, units[:, j], side="right")
+        cells = np.searchsorted(stops, codes[:, j], side="right")
         columns.append(fit((schema.names[j],), counts, cells, released["deviations"][0]))
         grouped.append((schema.names[j], group[cells], group.max() + 1))
     for (a, of_a, n_a), (b, of_b, n_b) in combinations(grouped, 2):

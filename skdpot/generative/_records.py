@@ -189,8 +189,8 @@ class PrivateRecords:
     space : RecordSpace or TableSpace
         Public.
     values : ndarray of shape (n_records, n_features)
-        Private: vectors with a declared label, in the units and the type of the data; or the whole
-        numbers of the rows of a table whose values all have a place. Others count nowhere.
+        Private: vectors with a declared label, in the units and the type of the data; or the codes
+        of the rows of a table whose values all have one. Others count nowhere.
     n_read : int
         How many were read, also of those that count nowhere. If people have several rows, this is
         the number of people.
@@ -304,7 +304,7 @@ def _read_labels(estimator, y, classes, n_records, private):
             f"{type(estimator).__name__} with classes requires y to be passed, but the target y "
             "is None: give the label of each record."
         )
-    return read_codes(y, read_classes(classes)[1], n_records, private)
+    return read_label_codes(y, read_classes(classes)[1], n_records, private)
 
 
 def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
@@ -315,7 +315,7 @@ def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
     return PrivateRecords(space, np.empty((0, 0)), 0)
 
 
-def read_codes(y, number, n_records, private):
+def read_label_codes(y, number, n_records, private):
     """Return the codes of the labels of records, or raise; if `private`, -1 for undeclared ones."""
     codes = tables.label_codes(read_each(y, n_records), number)
     if private:
@@ -645,9 +645,9 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     if rules:
         # Made-up rows of declared values: a rule that fails must fail before the charge.
         rng = RandomState(0)
-        units = [rng.randint(0, column.n_units, 64, dtype=np.int64) for column in schema.columns]
-        uniforms = rng.uniform(size=(64, len(units)))
-        rules.kept(frame_of(schema, schema.plain_values(np.column_stack(units), uniforms)), schema)
+        codes = [rng.randint(0, column.n_codes, 64, dtype=np.int64) for column in schema.columns]
+        uniforms = rng.uniform(size=(64, len(codes)))
+        rules.kept(frame_of(schema, schema.plain_values(np.column_stack(codes), uniforms)), schema)
 
 
 def frame_of(schema: tables.TableSchema, plain: Sequence[np.ndarray]) -> Any:
@@ -675,7 +675,7 @@ def draw_rows(
     """Return rows that keep all rules, and have the model's shares of single columns; or raise.
 
     `draw` makes rows of the model, given their number and labels: arrays with an entry for each
-    row, the first of them units. `kept` tells which rows keep all rules.
+    row, the first of them the codes. `kept` tells which rows keep all rules.
 
     Notes
     -----
@@ -721,11 +721,11 @@ def _ruled_part(draw, kept, n_rows, labels, rng):
                 return [array[:n_rows] for array in rows]
             # Those of the first draw remain if possible.
             n_first = right.sum() if len(rows[0]) == n_rows else 0
-            edges = [_cell_edges(units) for units in rows[0].T]
+            edges = [_cell_edges(codes) for codes in rows[0].T]
             pool, of_pool = [array[:0] for array in rows], classes[:0]
             wanted = [np.zeros(len(starts) + 1) for starts in edges]
-        for starts, counts, units in zip(edges, wanted, rows[0].T, strict=True):
-            counts += np.bincount(np.searchsorted(starts, units, "right"), minlength=len(counts))
+        for starts, counts, codes in zip(edges, wanted, rows[0].T, strict=True):
+            counts += np.bincount(np.searchsorted(starts, codes, "right"), minlength=len(counts))
         pool = [np.concatenate([old, new[right]]) for old, new in zip(pool, rows, strict=True)]
         of_pool, n_drawn = np.append(of_pool, of_rows[right]), n_drawn + len(of_rows)
         lacking = np.maximum(sizes - np.bincount(of_pool, minlength=len(sizes)), 0).sum()
@@ -757,15 +757,15 @@ def _drawn_by_weight(weights, n_rows, rng):
     return np.searchsorted(ladder, places, side="right")
 
 
-def _cell_edges(units):
-    """Return the units at which cells start, but the first: of values, or of ranges of many."""
-    values, counts = np.unique(units, return_counts=True)
+def _cell_edges(codes):
+    """Return the codes at which cells start, but the first: of values, or of ranges of many."""
+    values, counts = np.unique(codes, return_counts=True)
     # A column of many values has about a hundred cells. Of few values, those that not even this
     # number of rows have share a cell with others.
     most_cells, few_rows = 100, 30
     if len(values) > most_cells:
-        return np.unique(np.quantile(units, np.arange(1, most_cells) / most_cells, method="higher"))
-    return values[1:][np.diff(merge_cells(counts / len(units), few_rows / len(units))) > 0]
+        return np.unique(np.quantile(codes, np.arange(1, most_cells) / most_cells, method="higher"))
+    return values[1:][np.diff(merge_cells(counts / len(codes), few_rows / len(codes))) > 0]
 
 
 def _raked(cells, wanted, weights):
@@ -877,9 +877,9 @@ class TableSpace:
     def read(
         self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool = False
     ) -> np.ndarray:
-        """Return the values of a table as whole numbers, or raise.
+        """Return the codes of the values of a table, or raise.
 
-        If `private`, no value raises; below 0 are those without a place.
+        If `private`, no value raises: those without a code get one below 0.
         """
         if self.apart != (y is not None):
             raise ValueError(
@@ -892,18 +892,18 @@ class TableSpace:
             raise ValueError(
                 f"y is the target {self.target!r}, and X has that column as well. Give one of them."
             )
-        units = tables.read_units(X, self.table_schema, private=private)
+        codes = tables.read_codes(X, self.table_schema, private=private)
         # Only counts features and keeps their names: values were read above.
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if schema.target is None or not self.apart:
-            return units
+            return codes
         target = schema.columns[schema.target]
         if self.named:
-            labels, schema = read_each(y, len(units))[:, None], tables.TableSchema((target,))
-            codes = tables.read_units(labels, schema, private=private)[:, 0]
+            labels, schema = read_each(y, len(codes))[:, None], tables.TableSchema((target,))
+            of_target = tables.read_codes(labels, schema, private=private)[:, 0]
         else:
-            codes = read_codes(y, read_classes(target.values)[1], len(units), private)
-        return np.column_stack([units, codes])
+            of_target = read_label_codes(y, read_classes(target.values)[1], len(codes), private)
+        return np.column_stack([codes, of_target])
 
 
 def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:

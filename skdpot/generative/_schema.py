@@ -96,7 +96,7 @@ def _numbers_and_labels(column: Column, values: np.ndarray) -> tuple[np.ndarray,
         elif type(value) in (int, float, Decimal):
             # Where labels are found, a number is an undeclared one.
             numbers[i], labels[i] = value, OTHER
-    return tables.private_codes(Table(numbers[:, None]), Column("", NUMERIC, position=0)), labels
+    return tables.private_numbers(Table(numbers[:, None]), Column("", NUMERIC, position=0)), labels
 
 
 def count_column(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, list]:

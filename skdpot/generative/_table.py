@@ -81,15 +81,15 @@ class TableSketch(BaseEstimator):
         table = Table(X)
         space = _records.read_space(estimator, table.container, apart=y is not None)
         space = replace(space, schema=space.schema.typed(table))
-        units = space.read(estimator, X, y, reset=reset, private=private)
+        codes = space.read(estimator, X, y, reset=reset, private=private)
         # A row without a person, or with an undeclared value, counts nowhere: an error would tell
         # of it.
-        kept = (units >= 0).all(axis=1)
+        kept = (codes >= 0).all(axis=1)
         if user is None:
-            return PrivateRecords(space, units[kept], len(units))
-        codes, names = person_codes(groups, len(units), leave_out=private)
-        kept &= codes >= 0
-        return PrivateRecords(space.by_person(user), units[kept], len(names), persons=codes[kept])
+            return PrivateRecords(space, codes[kept], len(codes))
+        persons, names = person_codes(groups, len(codes), leave_out=private)
+        kept &= persons >= 0
+        return PrivateRecords(space.by_person(user), codes[kept], len(names), persons=persons[kept])
 
     def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
@@ -328,9 +328,9 @@ class SchemaReleases(SketchSeries):
         sketch = self.plan_sketch(space, replace(self.budget, noise_multiplier=multiplier))
         read = zip(columns, records.values, strict=True)
         values = [pair[0] if column.kind == NUMERIC else pair[1] for column, pair in read]
-        units, _ = schema.units_and_problems(values)
-        kept = units[(units >= 0).all(axis=1)]
-        return sketch.run(PrivateRecords(space, kept, len(units)), source)
+        codes, _ = schema.codes_and_problems(values)
+        kept = codes[(codes >= 0).all(axis=1)]
+        return sketch.run(PrivateRecords(space, kept, len(codes)), source)
 
 
 def plan_schema(space: TableSpace, budget: SketchBudget, plan_sketch: Callable) -> SchemaReleases:
@@ -386,7 +386,7 @@ def plan_table(
     >>> plan_table(schema, 1.0, 1e-5, "replace_one", tqdm).label
     'a sketch of a table'
     """
-    # A map reads the units of drawn rows, so the container is of no effect.
+    # A map reads the codes of drawn rows, so the container is of no effect.
     space = TableSpace(schema, "array", False)
     budget = _records.sketch_budget(epsilon, delta, neighbouring)
     model = TableSketch()
@@ -444,7 +444,7 @@ def share_marginals(
 
 
 def release_marginals(
-    units: np.ndarray,
+    codes: np.ndarray,
     schema: TableSchema,
     releases: CountReleases,
     *,
@@ -457,8 +457,8 @@ def release_marginals(
 
     Parameters
     ----------
-    units : ndarray of shape (n, n_columns), dtype int64
-        Private, of `TableSchema.encode`.
+    codes : ndarray of shape (n, n_columns), dtype int64
+        Private, of `read_codes`.
     schema : TableSchema
         The declaration of the table.
     releases : SketchReleases or SumsOfParts
@@ -479,7 +479,7 @@ def release_marginals(
         cells are those of all columns, one column after another.
 
         - ``"n_cells"``: the number of cells of each column.
-        - ``"starts"``, ``"stops"``: the range of units of each cell.
+        - ``"starts"``, ``"stops"``: the range of codes of each cell.
         - ``"counts"`` of shape (n_cells, n_classes): the number of records of each cell.
         - ``"groups"``: the group of each cell, from 0 in every column.
         - ``"pairs"``: the number of records in each pair of groups of two columns, by class: the
@@ -516,9 +516,9 @@ def release_marginals(
     >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.releases import SketchReleases
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
-    >>> units = np.repeat([[0, 0], [0, 1], [1, 1]], [300, 500, 200], axis=0)
+    >>> codes = np.repeat([[0, 0], [0, 1], [1, 1]], [300, 500, 200], axis=0)
     >>> releases = SketchReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
-    >>> released = release_marginals(units, schema, releases)
+    >>> released = release_marginals(codes, schema, releases)
     >>> released["counts"].shape, released["pairs"].shape
     ((4, 1), (4,))
     >>> bool(np.abs(np.sort(released["pairs"]) - [0, 200, 300, 500]).max() < 20)
@@ -528,17 +528,17 @@ def release_marginals(
     weights, sizes_of_people, whole = None, None, 1
     if persons is not None:
         whole, (weights, sizes_of_people) = _records.LARGEST_WEIGHT, _records.weigh_rows(persons)
-    classes = np.zeros(len(units), dtype=np.int64)
+    classes = np.zeros(len(codes), dtype=np.int64)
     if schema.target is not None:
-        classes = schema.classes_of(units[:, schema.target])
-    rows = PrivateRows(units, classes, weights, whole, schema, releases)
+        classes = schema.classes_of(codes[:, schema.target])
+    rows = PrivateRows(codes, classes, weights, whole, schema, releases)
 
     # Where are the values? Cells with many records are cut, in three rounds.
     edges, known = refine_cells(rows)
     starts = [edge[:-1] for edge in edges]
     n_cells = [len(start) for start in starts]
     cells = [
-        _counts.cells_of_units(units[:, j], edge) for j, edge in zip(features, edges, strict=True)
+        _counts.cells_of_codes(codes[:, j], edge) for j, edge in zip(features, edges, strict=True)
     ]
 
     # How many records of each class are in each cell? And how many of all classes together?
@@ -567,9 +567,9 @@ def release_marginals(
         groups = [np.arange(n) for n in n_cells]
         if not by_cell:
             groups = _counts.group_cells(cleared, schema, n_groups, starts)
-        codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
+        grouped = [group[cell] for group, cell in zip(groups, cells, strict=True)]
         sizes = [group.max() + 1 for group in groups]
-        pairs, pair_noise = rows.release("pairs", rows.count_pairs(codes, sizes))
+        pairs, pair_noise = rows.release("pairs", rows.count_pairs(grouped, sizes))
         if schema.has_bands:
             masks = _counts.possible_pairs(schema, starts, groups)
             pairs = [pair * mask for pair, mask in zip(pairs, masks, strict=True)]
@@ -582,7 +582,7 @@ def release_marginals(
         # Which pairs are strong? The sign of a record is that of its half of a column.
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
         halves = _counts.column_halves(masses, schema)
-        upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
+        upper = np.array([half[own] for half, own in zip(halves, grouped, strict=True)])
     if see_signs:
         # Groups blur categories, which have no order, and whose halves have no meaning.
         blurred = [
@@ -639,11 +639,11 @@ def release_marginals(
 class PrivateRows:
     """The rows of a table, and the releases of their counts.
 
-    `units` are those of `TableSchema.encode`, and `classes` the class of each row. Rows of people
+    `codes` are those of `read_codes`, and `classes` the class of each row. Rows of people
     have `weights`, integers of which a person has at most `whole` together.
     """
 
-    units: np.ndarray
+    codes: np.ndarray
     classes: np.ndarray
     weights: np.ndarray | None
     whole: int
@@ -651,20 +651,20 @@ class PrivateRows:
     releases: CountReleases
 
     def count(
-        self, codes: Iterable[np.ndarray], sizes: Iterable[int], *, by_class: bool = True
+        self, grouped: Iterable[np.ndarray], sizes: Iterable[int], *, by_class: bool = True
     ) -> list[np.ndarray]:
-        """Return the number of rows with each code, in each class or in all together: private."""
+        """Return the number of rows in each group, by class or in all classes: private."""
         n_classes, classes = (self.schema.n_classes, self.classes) if by_class else (1, 0)
-        each = zip(codes, sizes, strict=True)
-        return [np.bincount(c * n_classes + classes, self.weights, n * n_classes) for c, n in each]
+        each = zip(grouped, sizes, strict=True)
+        return [np.bincount(g * n_classes + classes, self.weights, n * n_classes) for g, n in each]
 
     def count_pairs(
-        self, codes: list[np.ndarray], sizes: list[int], chosen: list[tuple[int, int]] | None = None
+        self, grouped: list[np.ndarray], sizes: list[int], some: list[tuple[int, int]] | None = None
     ) -> list[np.ndarray]:
-        """Return counts of all pairs of columns by class, or of chosen ones in all classes."""
-        pairs = chosen or list(combinations(range(len(codes)), 2))
-        joint = (codes[a] * sizes[b] + codes[b] for a, b in pairs)
-        return self.count(joint, [sizes[a] * sizes[b] for a, b in pairs], by_class=not chosen)
+        """Return counts of all pairs of columns by class, or of some in all classes together."""
+        pairs = some or list(combinations(range(len(grouped)), 2))
+        joint = (grouped[a] * sizes[b] + grouped[b] for a, b in pairs)
+        return self.count(joint, [sizes[a] * sizes[b] for a, b in pairs], by_class=not some)
 
     def release_signs(self, name: str, sums: np.ndarray) -> tuple[np.ndarray, float]:
         """Release sums to each of which, in one class, a record adds 1 or -1."""
@@ -701,8 +701,8 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]
     refined = _counts.refined_columns(schema)
     final_noise = math.sqrt(schema.n_classes) * _counts.noise_of_counts(schema, rows.releases)
     for name in _counts.ROUNDS if refined else ():
-        codes = (_counts.cells_of_units(rows.units[:, j], edges[j]) for j in refined)
-        exact = rows.count(codes, [len(edges[j]) - 1 for j in refined], by_class=False)
+        cells = (_counts.cells_of_codes(rows.codes[:, j], edges[j]) for j in refined)
+        exact = rows.count(cells, [len(edges[j]) - 1 for j in refined], by_class=False)
         noisy, deviation = rows.release(name, exact)
         n_records = np.mean([count.sum() for count in noisy])
         if name == _counts.ROUNDS[0] and n_records < _counts.records_hidden_by(deviation):
@@ -806,8 +806,8 @@ def count_strong(
         # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
         if len(starts[k]) <= most_groups:
             groups[k] = np.arange(len(starts[k]))
-    codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
-    exact = rows.count_pairs(codes, [group.max() + 1 for group in groups], strong)
+    grouped = [group[cell] for group, cell in zip(groups, cells, strict=True)]
+    exact = rows.count_pairs(grouped, [group.max() + 1 for group in groups], strong)
     noisy, _ = rows.release("strong", exact)
     return {
         "strong_pairs": np.array(strong),

@@ -38,11 +38,11 @@ from skdpot.tables._reading import (
     label_order,
     person_codes,
     position_of,
-    private_codes,
+    private_numbers,
     public_labels,
     read_codes,
     read_columns,
-    read_units,
+    read_numbers,
     refuse_other_labels,
 )
 from skdpot.tables._schema import FILL_IN, TableSchema, read_schema, write_table

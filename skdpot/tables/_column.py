@@ -1,8 +1,9 @@
-"""A column of a table: its declared bounds and labels, and values as units and back.
+"""A column of a table: its declared bounds and labels, and values as codes and back.
 
-A label becomes its position. A declared number becomes the number of its *unit*: an integer, or a
-cell of the declared bounds. Numbers in one cell are never distinguished. A missing value has the
-last unit. Declarations are public; they must not be learned from private data.
+The *code* of a value is an integer from 0: the position of a label, and of a number that of the
+integer, or of its cell of the declared bounds. Numbers in one cell are never distinguished. A
+missing value has the last code. Declarations are public; they must not be learned from private
+data.
 """
 
 import datetime
@@ -113,8 +114,7 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
     >>> label_codes(np.array(["a", ["b"], None, "b"], dtype=object), {"a": 0, "b": 1})
     array([ 0, -1, -1,  1])
     """
-    codes = [number_of_label(label, number) for label in labels.tolist()]
-    return np.array(codes, dtype=np.intp)
+    return np.array([number_of_label(label, number) for label in labels.tolist()], dtype=np.intp)
 
 
 def one_by_one(labels: Any) -> np.ndarray:
@@ -177,7 +177,7 @@ NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # The key of the labels in the declaration of a column of each kind.
 LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 LINEAR, LOG = "linear", "log"
-# Number of cells of real numbers between the bounds. Each bound is a unit of its own, since values
+# Number of cells of real numbers between the bounds. Each bound has a code of its own, since values
 # beyond are moved to it.
 _REAL_CELLS = 2**20
 # Users' name of each unit of time, and NumPy's.
@@ -201,7 +201,7 @@ class Column:
     integer : bool
         Whether numbers are declared to be integers.
     scale : {"linear", "log"}
-        On which units of real numbers are evenly spaced, and the first cells of integers.
+        On which cells of real numbers are evenly spaced, and the first ones of integers.
     unit : {"D", "h", "min", "s"} or None
         The unit of dates, which are integers since 1970; None for other numbers.
     values : tuple
@@ -243,19 +243,6 @@ class Column:
         """Return its number of coordinates of a point: one per category, otherwise one."""
         return len(self.values) if self.kind == NOMINAL else 1
 
-    def codes(self, labels: np.ndarray) -> np.ndarray:
-        """Return the positions of labels, -1 for a missing and -2 for an undeclared label.
-
-        None is missing, unless it is among the labels. With the category `other`, no label is
-        undeclared. No value raises.
-        """
-        # -1 is every unknown label at first; None may be a declared one.
-        codes = label_codes(labels, self.number).astype(np.int64)
-        unknown = np.flatnonzero(codes < 0)
-        undeclared = -2 if self.other is None else self.number[self.other]
-        codes[unknown] = [-1 if labels[i] is None else undeclared for i in unknown]
-        return codes
-
     def type_problems(self, kind: str) -> list[str]:
         """Return the problem of a column whose type, of this kind, holds no declared label.
 
@@ -277,63 +264,67 @@ class Column:
 
     @property
     def n_known(self) -> int:
-        """Return the number of units, without the unit of a missing value."""
+        """Return the number of codes, without the code of a missing value."""
         if self.kind != NUMERIC:
             return len(self.values)
         # The two are the bounds themselves.
         return int(self.high) - int(self.low) + 1 if self.integer else _REAL_CELLS + 2
 
     @property
-    def n_units(self) -> int:
-        """Return the number of units."""
+    def n_codes(self) -> int:
+        """Return the number of codes."""
         return self.n_known + self.missing
 
-    def units(self, values: Any) -> np.ndarray:
-        """Return the units of values: -1 for a missing and -2 for an undeclared value.
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the codes of values: -1 for a missing and -2 for an undeclared value.
 
         Values of a numeric column are doubles, where NaN is missing; those of other columns are
-        objects.
+        objects, where None is missing, unless it is a declared label. With the category `other`, no
+        label is undeclared. No value raises.
         """
         if self.kind != NUMERIC:
-            return self.codes(values)
+            # -1 is every unknown label at first; None may be a declared one.
+            codes = label_codes(values, self.number).astype(np.int64)
+            unknown = np.flatnonzero(codes < 0)
+            undeclared = -2 if self.other is None else self.number[self.other]
+            codes[unknown] = [-1 if values[i] is None else undeclared for i in unknown]
+            return codes
         with np.errstate(all="ignore"):
             if self.integer:
                 # A fraction where integers are declared is rounded; NaN stays NaN until the end.
-                units = np.rint(np.clip(values, self.low, self.high)) - self.low
+                codes = np.rint(np.clip(values, self.low, self.high)) - self.low
             else:
                 # Clipping of cells alone would move the bounds themselves into a cell.
-                cells = np.floor(self._fraction(values) * _REAL_CELLS)
-                units = 1 + np.clip(cells, 0, _REAL_CELLS - 1)
-                units = np.where(values <= self.low, 0, units)
-                units = np.where(values >= self.high, self.n_known - 1, units)
-        return np.where(np.isnan(values), -1, np.nan_to_num(units)).astype(np.int64)
+                cells = np.floor(self.positions_on_scale(values) * _REAL_CELLS)
+                codes = 1 + np.minimum(cells, _REAL_CELLS - 1)
+                codes = np.where(values <= self.low, 0, codes)
+                codes = np.where(values >= self.high, self.n_known - 1, codes)
+        return np.where(np.isnan(values), -1, np.nan_to_num(codes)).astype(np.int64)
 
-    def numbers(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the numbers of units of a numeric column: integers, or real numbers in bounds.
+    def numbers(self, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the numbers of codes of a numeric column: integers, or real numbers in bounds.
 
-        `uniforms`, from 0 to 1, give the place of a real number in its cell. A cell stands for a
+        `uniforms`, from 0 to 1, give the position of a real number in its cell. A cell stands for a
         number in it that has far fewer decimals than others, if there is one.
         """
         if self.integer:
-            return int(self.low) + units
-        numbers = self._inside(units + uniforms)
-        low, high = self._inside(units), self._inside(units + 1)
+            return int(self.low) + codes
         # People write 12.5 and not 12.4993: a drawn number is as round as its cell allows.
-        rounded = with_few_decimals(low, high)
-        numbers = np.where(np.isnan(rounded), numbers, rounded)
+        rounded = with_few_decimals(self._inside(codes), self._inside(codes + 1))
+        numbers = np.where(np.isnan(rounded), self._inside(codes + uniforms), rounded)
         # Rounding may miss an end by a little.
-        numbers[units == 0] = self.low
-        numbers[units == self.n_known - 1] = self.high
+        numbers[codes == 0] = self.low
+        numbers[codes == self.n_known - 1] = self.high
         return numbers
 
     def rounded_codes(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """Return the unit of the simplest number in each range of units of real numbers."""
-        return self.units(simplest_number(self._inside(starts), self._inside(stops)))
+        """Return the code of the simplest number in each range of codes of real numbers."""
+        return self.codes(simplest_number(self._inside(starts), self._inside(stops)))
 
-    def _inside(self, places: np.ndarray) -> np.ndarray:
-        """Return real numbers at places among the units; integers are at the starts of units."""
+    def _inside(self, codes: np.ndarray) -> np.ndarray:
+        """Return the real numbers at which codes start, and those between at fractions."""
         first, last = self._scaled_bounds
-        between = first + np.clip((places - 1) / _REAL_CELLS, 0.0, 1.0) * (last - first)
+        between = first + np.clip((codes - 1) / _REAL_CELLS, 0.0, 1.0) * (last - first)
         # The exponential of a logarithm may miss a bound by rounding.
         return np.clip(unscaled(between, self.scale, self.low), self.low, self.high)
 
@@ -343,32 +334,34 @@ class Column:
         first, last = self._scaled_bounds
         return last - first
 
-    def places(self, values: np.ndarray) -> np.ndarray:
-        """Return the places of numbers on the scale between the bounds, from 0 to 1."""
-        return np.clip(self._fraction(np.clip(values, self.low, self.high)), 0.0, 1.0)
+    def positions_on_scale(self, values: np.ndarray) -> np.ndarray:
+        """Return the positions of numbers on the scale between the bounds, from 0 to 1."""
+        first, last = self._scaled_bounds
+        inside = scaled(np.clip(values, self.low, self.high), self.scale, self.low)
+        return np.clip((inside - first) / (last - first), 0.0, 1.0)
 
-    def places_of_units(self, units: np.ndarray) -> np.ndarray:
-        """Return the places of units on the scale, from 0 to 1; categories are in their order."""
+    def positions_of_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return the positions of codes on the scale, from 0 to 1; categories are in order."""
         if self.integer and self.scale != LINEAR:
-            return self.places(self.low + units)
-        return units / max(self.n_known - 1, 1)
+            return self.positions_on_scale(self.low + codes)
+        return codes / max(self.n_known - 1, 1)
 
     def even_edges(self, n_cells: int) -> np.ndarray:
         """Return the edges of equal cells on the scale, with a cell of its own for each bound.
 
-        Edges are units; a numeric column has at least two more units than cells.
+        Edges are codes; a numeric column has at least two more codes than cells.
         """
         # In integers, so that cells of a power of two are divided into each other exactly.
         inner = 1 + np.arange(n_cells + 1) * (self.n_known - 2) // n_cells
         if self.integer and self.scale != LINEAR:
-            places = np.linspace(*self._scaled_bounds, n_cells + 1)
-            inner = np.rint(unscaled(places, self.scale, self.low) - self.low).astype(np.int64)
-            # Near the lower bound, several places are the same integer.
+            positions = np.linspace(*self._scaled_bounds, n_cells + 1)
+            inner = np.rint(unscaled(positions, self.scale, self.low) - self.low).astype(np.int64)
+            # Near the lower bound, several positions are the same integer.
             inner = np.unique(np.clip(inner, 1, self.n_known - 1))
         return np.array([0, *inner, self.n_known])
 
     def band_starts(self) -> np.ndarray:
-        """Return the first unit of each band of a numeric column; the last band is missing values.
+        """Return the first code of each band of a numeric column; the last band is missing values.
 
         Bands are equally wide on the scale. Each cell of `even_edges`, for a power of two cells, is
         in one band.
@@ -378,15 +371,15 @@ class Column:
         starts = np.arange(self.n_known) if few else np.append(0, self.even_edges(4)[2:-2])
         return np.append(starts, [self.n_known] * self.missing)
 
-    def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the values of all units below `n_units`, as numbers.
+    def plain_values(self, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the values of all codes below `n_codes`, as numbers.
 
-        These are doubles for a numeric column, where NaN is missing, and units for other columns.
+        These are doubles for a numeric column, where NaN is missing, and codes for other columns.
         """
         if self.kind != NUMERIC:
-            return units
-        numbers = self.numbers(np.minimum(units, self.n_known - 1), uniforms).astype(np.float64)
-        numbers[units >= self.n_known] = np.nan
+            return codes
+        numbers = self.numbers(np.minimum(codes, self.n_known - 1), uniforms).astype(np.float64)
+        numbers[codes >= self.n_known] = np.nan
         return numbers
 
     def presented(self, plain: np.ndarray) -> np.ndarray:
@@ -401,29 +394,25 @@ class Column:
             return plain
         missing = np.isnan(plain)
         numbers: Any = np.where(missing, 0, plain).astype(np.int64)
-        if self.unit is not None:
-            numbers = numbers.astype(f"M8[{UNITS[self.unit]}]")
-            # NaN has no integer, so that 0 stood in its place.
-            numbers[missing] = np.datetime64("NaT")
-            return numbers
-        if self.missing:
-            numbers = numbers.astype(object)
+        if self.unit is not None or self.missing:
+            numbers = numbers.astype(object if self.unit is None else f"M8[{UNITS[self.unit]}]")
+            # NaN has no integer, so that 0 stood in its place. Among dates, None becomes NaT.
             numbers[missing] = None
         return numbers
 
     def intervals(self, condition: Any) -> list[tuple[int, int]]:
-        """Return the units that a condition allows, as `TableSchema.intervals`."""
+        """Return the codes that a condition allows, as `TableSchema.intervals`."""
         if isinstance(condition, tuple) and self.kind == NUMERIC:
             return [self._interval_of(condition)]
-        units = sorted({self._unit_of(value) for value in _condition_values(condition)})
-        if not units:
+        codes = sorted({self._code_of(value) for value in _condition_values(condition)})
+        if not codes:
             raise ValueError(f"the condition on column {self.name!r} allows no value: name one.")
-        return [(unit, unit + 1) for unit in units]
+        return [(code, code + 1) for code in codes]
 
-    def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
-        """Return values, of allowed units, moved to values that a condition allows.
+    def conditioned(self, numbers: np.ndarray, codes: np.ndarray, condition: Any) -> np.ndarray:
+        """Return values, of allowed codes, moved to values that a condition allows.
 
-        Several real numbers share a unit, so an allowed unit may hold others. Changes `numbers` in
+        Several real numbers share a code, so an allowed code may hold others. Changes `numbers` in
         place.
         """
         if self.kind != NUMERIC or self.integer:
@@ -431,8 +420,8 @@ class Column:
         if isinstance(condition, tuple):
             return np.clip(numbers, *condition)
         for value in _condition_values(condition):
-            # A unit has many numbers, and the condition names one of them.
-            numbers[units == self._unit_of(value)] = math.nan if value is None else value
+            # A code has many numbers, and the condition names one of them.
+            numbers[codes == self._code_of(value)] = math.nan if value is None else value
         return numbers
 
     def plain(self) -> dict:
@@ -457,34 +446,30 @@ class Column:
 
     @property
     def _scaled_bounds(self) -> tuple[float, float]:
-        """Return the places of the bounds on the scale."""
+        """Return the positions of the bounds on the scale."""
         ends = scaled(np.array([self.low, self.high], dtype=np.float64), self.scale, self.low)
         return float(ends[0]), float(ends[1])
 
-    def _fraction(self, values: np.ndarray) -> np.ndarray:
-        first, last = self._scaled_bounds
-        return (scaled(values, self.scale, self.low) - first) / (last - first)
-
-    def _unit_of(self, value: Any) -> int:
-        """Return the unit of a value in a condition, or raise."""
-        unit = -2
+    def _code_of(self, value: Any) -> int:
+        """Return the code of a value in a condition, or raise."""
+        code = -2
         if value is None or (isinstance(value, float) and math.isnan(value)):
-            unit = self.n_known if self.missing else -1
+            code = self.n_known if self.missing else -1
         elif self.kind != NUMERIC:
-            unit = int(self.codes(objects([value]))[0])
+            code = int(self.codes(objects([value]))[0])
         else:
             number = self._number_of(value)
             if number is not None and self.low <= number <= self.high:
-                unit = int(self.units(np.array([number], dtype=np.float64))[0])
-        if unit >= 0:
-            return unit
+                code = int(self.codes(np.array([number], dtype=np.float64))[0])
+        if code >= 0:
+            return code
         raise ValueError(
             f"column {self.name!r} is not declared to hold {to_display(value)}. A condition is a "
             "value, a list of values, None for missing ones, or for numbers a tuple (low, high)."
         )
 
     def _interval_of(self, condition: tuple) -> tuple[int, int]:
-        """Return the units of a range (low, high), or raise."""
+        """Return the codes of a range (low, high), or raise."""
         ends: list[Any] = [self._number_of(value) for value in condition]
         # The last day of a range is part of it with all of its hours.
         if len(ends) == 2 and self.unit is not None:
@@ -500,8 +485,8 @@ class Column:
             raise ValueError(
                 f"column {self.name!r} is not declared to hold values in {condition!r}."
             )
-        units = self.units(np.array([low, high], dtype=np.float64)).tolist()
-        return units[0], units[1] + 1
+        codes = self.codes(np.array([low, high], dtype=np.float64)).tolist()
+        return codes[0], codes[1] + 1
 
 
 def column_index(key: Any, columns: list[Column]) -> int | None:
@@ -525,7 +510,7 @@ def _condition_values(condition: Any) -> list:
 
 
 def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
-    """Return the places of a column's numbers on its scale, in the same order.
+    """Return the positions of a column's numbers on its scale, in the same order.
 
     The scale ``"log"`` is the logarithm if the lower bound is above 0. Otherwise it is ``sign(x) *
     log(1 + |x|)``, which is about linear from -1 to 1.
@@ -539,7 +524,7 @@ def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
     """
     if scale == LINEAR:
         return values
-    # The logarithm has no place for 0 and below.
+    # The logarithm has no position for 0 and below.
     return np.log(values) if low > 0 else np.sign(values) * np.log1p(np.abs(values))
 
 
@@ -564,8 +549,6 @@ def simplest_number(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         fits = remaining & (candidates >= low) & (candidates < high)
         numbers[fits] = candidates[fits]
         remaining = remaining & ~fits
-        if not remaining.any():
-            break
     return numbers
 
 
@@ -587,8 +570,8 @@ def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where((short >= low) & (short < high), short, np.nan)
 
 
-def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:
-    """Return the numbers at places of a scale.
+def unscaled(positions: np.ndarray, scale: str, low: float) -> np.ndarray:
+    """Return the numbers at positions on a scale.
 
     Examples
     --------
@@ -598,8 +581,8 @@ def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:
     array([2., 8.])
     """
     if scale == LINEAR:
-        return places
-    return np.exp(places) if low > 0 else np.sign(places) * np.expm1(np.abs(places))
+        return positions
+    return np.exp(positions) if low > 0 else np.sign(positions) * np.expm1(np.abs(positions))
 
 
 # Dates and times as whole numbers of a unit, and back

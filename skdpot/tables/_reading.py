@@ -31,28 +31,28 @@ from skdpot.tables._schema import TableSchema
 # --------------------
 
 
-def read_units(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndarray:
-    """Return the units of a table, or raise with all violations of the declaration.
+def read_codes(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndarray:
+    """Return the codes of a table, or raise with all violations of the declaration.
 
-    If `private`, no value raises: one that has no unit gets -1, or -2. Names, shapes and types of
+    If `private`, no value raises: one that has no code gets -1, or -2. Names, shapes and types of
     columns still raise.
 
     Examples
     --------
-    >>> from skdpot.tables import read_schema, read_units
-    >>> read_units([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
+    >>> from skdpot.tables import read_schema, read_codes
+    >>> read_codes([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
     array([[13,  0],
            [23,  1]])
     """
     values, problems = _values_in(_frames.Table(X), schema, private)
-    # In a private fit, problems of units are not refused: these depend on values.
-    units, unit_problems = schema.units_and_problems(values)
-    _refuse(problems if private else [*problems, *unit_problems])
-    return units
+    # In a private fit, problems of codes are not refused: these depend on values.
+    codes, code_problems = schema.codes_and_problems(values)
+    _refuse(problems if private else [*problems, *code_problems])
+    return codes
 
 
 def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[np.ndarray]:
-    """Return the columns of a table in the form for `TableSchema.encode`, or raise.
+    """Return the columns of a table in the form for `TableSchema.codes_and_problems`, or raise.
 
     The columns of a frame are found by their names; those of an array are in the order of the
     schema. Numeric ones are doubles, with NaN for missing values; others are objects, with None.
@@ -117,13 +117,14 @@ def checked_names(table: _frames.Table) -> list:
     # Other names may be private values, for example of a transposed table.
     if not all(isinstance(name, str | Integral) for name in table.names):
         raise TypeError("names of columns must be text or integers; those of X are not.")
+    if len(set(table.names)) < len(table.names):
+        raise ValueError(f"column {max(table.names, key=table.names.count)!r} is there twice.")
     return table.names
 
 
 def _check_names(names: list, declared: list) -> None:
     """Raise unless the columns of a frame are the declared ones, each once."""
-    wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
-    extra = [name for name in names if name not in declared]
+    extra, wrong = [name for name in names if name not in declared], []
     if extra:
         wrong.append(
             f"the table has columns that the schema does not declare: {extra}. Declare them, or "
@@ -207,7 +208,7 @@ def _floats(values: np.ndarray, *others: type) -> tuple[np.ndarray, bool]:
 def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
     """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
-    `missing` is as for `read_codes`.
+    `missing` is as for `read_numbers`.
     """
     may_miss = missing == "kept"
     if table.kind(column.position) == "M":
@@ -215,16 +216,10 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
             f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
             "example to days since a fixed day."
         )
-    is_other_type, values = False, table.column(column.position)
-    try:
-        numbers, are_read = values.astype(np.float64), True
-    except Exception as error:
-        is_other_type = isinstance(error, TypeError)
-        # pandas.NA has no conversion to a double.
-        numbers, are_read = _floats(values, str)
+    values = table.column(column.position)
+    numbers, are_read = _floats(values, str)
     if are_read and (np.isfinite(numbers) | (np.isnan(numbers) & may_miss)).all():
         return numbers
-    # Raised outside of the handler, so that the original message is not their context.
     if are_read and may_miss:
         raise ValueError(
             f"Input X contains infinity, in column {column.name!r}, which is not a missing value: "
@@ -243,7 +238,8 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
                 f"{_columns_with_missing(table)}"
             )
         raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
-    raise (TypeError if is_other_type else ValueError)(
+    known = all(is_missing(one) or isinstance(one, (str, Real, Decimal)) for one in values.tolist())
+    raise (ValueError if known else TypeError)(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
         "a string or a number. Name columns of categories by categorical_features, or with epsilon "
         "by categories."
@@ -288,10 +284,10 @@ def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> Non
     _refuse(column.type_problems(_frames.kind_of(labels)))
 
 
-def read_codes(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
-    """Return the codes of all columns, one row per row of data.
+def read_numbers(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
+    """Return all columns as doubles, one row per row of data.
 
-    These are numbers, or positions of labels, -1 for an unknown label. `missing` is as for
+    These are numbers, or codes of labels, -1 for an unknown label. `missing` is as for
     `labels_of`; ``"kept"`` keeps missing numbers as NaN. Errors quote no value.
     """
     read = []
@@ -362,8 +358,8 @@ def _number(value: Any, *others: type) -> float | None:
         return None
 
 
-def private_codes(table: _frames.Table, column: Column) -> np.ndarray:
-    """Return the numbers of a column, NaN for a missing one, or the positions of its labels.
+def private_numbers(table: _frames.Table, column: Column) -> np.ndarray:
+    """Return the numbers of a column, NaN for a missing one, or the codes of its labels.
 
     No value raises. An undeclared or missing label is -1, and so is one of another type. A number
     beyond all doubles is infinite. Text is read as a number where it is one.
@@ -371,9 +367,9 @@ def private_codes(table: _frames.Table, column: Column) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.tables import NUMERIC, Column, Table, private_codes
+    >>> from skdpot.tables import NUMERIC, Column, Table, private_numbers
     >>> cells = np.array([[1], ["2.5"], ["two"], [None], [-(10**400)]], dtype=object)
-    >>> private_codes(Table(cells), Column("x", NUMERIC, position=0)).tolist()
+    >>> private_numbers(Table(cells), Column("x", NUMERIC, position=0)).tolist()
     [1.0, 2.5, nan, nan, -inf]
     """
     if column.kind == NUMERIC:

@@ -79,7 +79,7 @@ class TableSchema:
         if self.target is None:
             return 1
         target = self.columns[self.target]
-        return len(target.band_starts()) if self.has_bands else target.n_units
+        return len(target.band_starts()) if self.has_bands else target.n_codes
 
     @property
     def has_bands(self) -> bool:
@@ -95,11 +95,11 @@ class TableSchema:
         """
         return [j for j in range(len(self.columns)) if j != self.target or self.has_bands]
 
-    def classes_of(self, units: np.ndarray) -> np.ndarray:
-        """Return the classes of the target's units."""
+    def classes_of(self, codes: np.ndarray) -> np.ndarray:
+        """Return the classes of the target's codes."""
         if self.target is None or not self.has_bands:
-            return units
-        return np.searchsorted(self.columns[self.target].band_starts(), units, side="right") - 1
+            return codes
+        return np.searchsorted(self.columns[self.target].band_starts(), codes, side="right") - 1
 
     def without_target(self) -> "TableSchema":
         """Return the schema without the target, which is the last column."""
@@ -141,47 +141,46 @@ class TableSchema:
 
         return replace(self, columns=tuple(map(typed, self.columns)))
 
-    def units_and_problems(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
-        """Return the units of a table's values, and the errors in them.
+    def codes_and_problems(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
+        """Return the codes of a table's values, and the errors in them.
 
-        `values` are private, a column each, as `Column.units` reads them. Units of values without a
-        place are below 0: those that are missing, or no declared category, where missing ones are
-        not declared.
+        `values` are private, a column each, as `Column.codes` reads them. Where missing ones are
+        not declared, those that are missing, or no declared category, have codes below 0.
         """
-        units = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
+        codes = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
         problems = []
         for j, column in enumerate(self.columns):
-            units[:, j] = column.units(values[j])
+            codes[:, j] = column.codes(values[j])
             if column.missing:
-                # The last unit is that of missing values; undeclared labels count as missing.
-                units[units[:, j] < 0, j] = column.n_known
+                # The last code is that of missing values; undeclared labels count as missing.
+                codes[codes[:, j] < 0, j] = column.n_known
                 continue
-            if (units[:, j] == -1).any():
+            if (codes[:, j] == -1).any():
                 problems.append(
                     f"column {column.name!r} has missing values, which its schema does not declare:"
                     " declare 'missing': True, or leave these records out"
                 )
-            if (units[:, j] == -2).any():
+            if (codes[:, j] == -2).any():
                 problems.append(
                     f"column {column.name!r} has values that are not among its declared "
                     f"{_column.LABEL_KEYS[column.kind]}: declare all that there may be (the number "
                     "1 is not the text '1'), or 'missing': True, which counts others as missing"
                 )
-        return units, problems
+        return codes, problems
 
     def plain_values(
-        self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
+        self, codes: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
     ) -> list[np.ndarray]:
-        """Return the values of units as numbers: doubles, or units of labels.
+        """Return the values of codes as numbers: doubles, or codes of labels.
 
-        `uniforms`, from 0 to 1, place real numbers within their units. The units satisfy the
+        `uniforms`, from 0 to 1, place real numbers within their cells. The codes satisfy the
         conditions `given`, by the name of the column, as in `intervals`. A real number shares its
-        unit with others, which a condition may exclude.
+        code with others, which a condition may exclude.
         """
-        values = list(map(_column.Column.plain_values, self.columns, units.T, uniforms.T))
+        values = list(map(_column.Column.plain_values, self.columns, codes.T, uniforms.T))
         for name, condition in (given or {}).items():
             j = self.names.index(name)
-            values[j] = self.columns[j].conditioned(values[j], units[:, j], condition)
+            values[j] = self.columns[j].conditioned(values[j], codes[:, j], condition)
         return values
 
     def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -189,7 +188,7 @@ class TableSchema:
         return [column.presented(each) for column, each in zip(self.columns, plain, strict=True)]
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
-        """Return the units of a column that a condition allows.
+        """Return the codes of a column that a condition allows.
 
         Parameters
         ----------
@@ -250,7 +249,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     ...     "age": range(17, 91), "wage": (0.0, 100.0),
     ...     "grade": {"levels": ["low", "mid", "high"], "missing": True}, "sex": ["F", "M"],
     ... }, target="sex")
-    >>> [(column.name, column.kind, column.n_units) for column in schema.columns]
+    >>> [(column.name, column.kind, column.n_codes) for column in schema.columns]
     [('age', 'numeric', 74), ('wage', 'numeric', 1048578), ('grade', 'ordinal', 4), ('sex', 'nominal', 2)]
     >>> schema.n_classes
     2

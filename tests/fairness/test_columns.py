@@ -33,8 +33,8 @@ def columns_of(X, **options):
     return find_columns(Table(X), np.arange(X.shape[1]), **options)
 
 
-def read_codes(X, columns, missing):
-    return tables.read_codes(Table(X), columns, missing)
+def read_numbers(X, columns, missing):
+    return tables.read_numbers(Table(X), columns, missing)
 
 
 def array_of(frame):
@@ -83,10 +83,10 @@ def test_a_dict_overrides_types_and_leaves_the_other_columns_to_them():
 ])  # fmt: skip
 def test_dates_are_no_numbers(dates):
     with pytest.raises(TypeError, match="column 'applied' of X is not numeric, it holds dates"):
-        read_codes(dates, columns_of(dates), "error")
+        read_numbers(dates, columns_of(dates), "error")
     array = np.array([["2020-01-01"], ["NaT"]], dtype="datetime64[s]")
     with pytest.raises(TypeError, match="column 0 of X is not numeric, it holds dates"):
-        read_codes(array, columns_of(array), "error")
+        read_numbers(array, columns_of(array), "error")
 
 
 def test_kinds_follow_the_types_of_frames():
@@ -129,7 +129,7 @@ def test_numbers_can_be_levels_or_categories():
     columns = columns_of(X, categorical_features={0: "ordinal", 1: "nominal"})
     assert [column.kind for column in columns] == ["ordinal", "nominal"]
     assert [column.labels.tolist() for column in columns] == [[1.0, 3.0, 7.0], [1.0, 2.0]]
-    assert read_codes(X, columns, "error").tolist() == [[1, 0], [0, 1], [2, 1]]
+    assert read_numbers(X, columns, "error").tolist() == [[1, 0], [0, 1], [2, 1]]
 
 
 def test_declared_categories_may_have_no_rows_and_set_the_order():
@@ -139,7 +139,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
     for declared in ({0: expected[0], 1: expected[1]}, {-2: expected[0], -1: ("u", "v")}):
         columns = columns_of(X, categories=declared, **options)
         assert [column.labels.tolist() for column in columns] == expected
-    assert read_codes(X, columns, "error").tolist() == [[0, 0], [2, 0]]
+    assert read_numbers(X, columns, "error").tolist() == [[0, 0], [2, 0]]
     # A single level is in no order.
     single = columns_of(X, categories={0: ["b"]}, **options)
     assert [column.kind for column in single] == ["nominal", "nominal"]

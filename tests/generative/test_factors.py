@@ -12,7 +12,7 @@ from skdpot.generative._factors import (
     choose_pairs,
     clear_strengths,
     coarse_dependence,
-    draw_codes,
+    draw_groups,
     normal_table,
     pair_target,
 )
@@ -107,18 +107,18 @@ def test_nobody_misses_one_of_two_columns_unless_noise_does_not_explain_it(rng, 
 
 def test_factors_give_rows_the_pairs_that_are_wanted(rng):
     own, components = rng.dirichlet(np.ones(5), size=20), np.sort(rng.integers(20, size=20_000))
-    codes = {-1: components % 2, 0: rng.integers(4, size=20_000)}
+    grouped = {-1: components % 2, 0: rng.integers(4, size=20_000)}
     wanted = {0: rng.dirichlet(np.ones(20)).reshape(4, 5)}
     wanted[0] *= 0.25 / wanted[0].sum(axis=1, keepdims=True)
     share = np.array([[0.5], [0.5]]) * wanted[0].sum(axis=0)
-    factors = _fitted_factors(own[components], wanted | {-1: share}, codes)
-    drawn, kept = draw_codes(own, components, factors, codes, np.random.RandomState(0))
+    factors = _fitted_factors(own[components], wanted | {-1: share}, grouped)
+    drawn, kept = draw_groups(own, components, factors, grouped, np.random.RandomState(0))
     made = np.zeros((4, 5))
-    np.add.at(made, (codes[0], drawn), 1 / len(drawn))
+    np.add.at(made, (grouped[0], drawn), 1 / len(drawn))
     assert np.abs(made - wanted[0]).sum() / 2 < 0.02 and np.allclose(kept, 1)
     # Conditions restrict what is drawn, and the probability that they hold is told.
     allowed = np.array([1.0, 0, 0, 0, 0])
-    drawn, kept = draw_codes(own, components, factors, codes, np.random.RandomState(0), allowed)
+    drawn, kept = draw_groups(own, components, factors, grouped, np.random.RandomState(0), allowed)
     assert (drawn == 0).all() and kept.mean() == pytest.approx(wanted[0][:, 0].sum(), abs=0.01)
 
 
@@ -196,24 +196,24 @@ MAY_MISS = {"bounds": (0, 7), "integer": True, "missing": True}
 SCHEMA = read_schema({"a": MAY_MISS, "b": MAY_MISS, "c": ["x", "y"], "d": ["x", "y"]}, "d")
 
 
-def units_with_a_strong_pair(n):
+def codes_with_a_strong_pair(n):
     rng = np.random.default_rng(0)
     a = rng.integers(0, 8, n)
     b = np.clip(a + rng.integers(-1, 2, n), 0, 7)
     return np.column_stack([a, b, rng.integers(0, 2, (n, 2))])
 
 
-def release_of(units, noise=1.0, seed=0):
+def release_of(codes, noise=1.0, seed=0):
     shares = share_marginals(SCHEMA, parities=True)
     releases = SketchReleases(noise, shares, "add_remove", make_source(seed))
-    return release_marginals(units, SCHEMA, releases, parities=True)
+    return release_marginals(codes, SCHEMA, releases, parities=True)
 
 
 def moves_of_a_record():
     """Return by how much a record more moves each release, of its sensitivity."""
-    units = units_with_a_strong_pair(2000)
-    first = transcript_of(lambda: release_of(units))
-    more = np.vstack([units, [7, 0, 1, 1]])
+    codes = codes_with_a_strong_pair(2000)
+    first = transcript_of(lambda: release_of(codes))
+    more = np.vstack([codes, [7, 0, 1, 1]])
     return moved_by(transcript_of(lambda: release_of(more), given=first), first)
 
 
@@ -236,15 +236,15 @@ def test_a_record_moves_signs_and_strong_pairs_by_their_sensitivity(monkeypatch)
 
 
 def test_where_noise_hides_signs_columns_are_counted_again():
-    units, errors = units_with_a_strong_pair(10), []
+    codes, errors = codes_with_a_strong_pair(10), []
     exact = np.concatenate(
         [
-            np.bincount(2 * units[:, j] + units[:, 3], minlength=2 * n)
+            np.bincount(2 * codes[:, j] + codes[:, 3], minlength=2 * n)
             for j, n in enumerate((9, 9, 2))
         ]
     )
     for seed in range(40):
-        found = release_of(units, 20.0, seed)
+        found = release_of(codes, 20.0, seed)
         assert "strong_pairs" not in found
         errors.append((found["counts"].ravel() - exact) / found["deviations"][0])
     assert kstest(np.concatenate(errors), "norm").pvalue > 1e-4
@@ -254,16 +254,16 @@ def test_where_noise_hides_signs_columns_are_counted_again():
 
 
 def test_the_noise_of_strong_pairs_is_as_declared():
-    units, errors = units_with_a_strong_pair(20_000), []
+    codes, errors = codes_with_a_strong_pair(20_000), []
     for seed in range(10):
-        found = release_of(units, 20.0, seed)
+        found = release_of(codes, 20.0, seed)
         assert [0, 1] in found["strong_pairs"].tolist()
         groups = np.split(found["strong_groups"], np.cumsum(found["n_cells"])[:-1])
         exact = []
         for a, b in found["strong_pairs"]:
             size = groups[b].max() + 1
-            code = groups[a][units[:, a]] * size + groups[b][units[:, b]]
-            exact.append(np.bincount(code, minlength=(groups[a].max() + 1) * size))
+            pair = groups[a][codes[:, a]] * size + groups[b][codes[:, b]]
+            exact.append(np.bincount(pair, minlength=(groups[a].max() + 1) * size))
         shares = share_marginals(SCHEMA, parities=True)
         share = shares["strong"] / sum(shares.values())
         deviation = 20 * np.sqrt(len(exact) / share)

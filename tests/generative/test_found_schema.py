@@ -19,7 +19,7 @@ from skdpot.privacy import (
 )
 from skdpot.privacy.events import ComposedDpEvent
 from skdpot.releases import SketchReleases
-from skdpot.tables import read_schema, read_units
+from skdpot.tables import read_codes, read_schema
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 
 SMALL = TableSketch(16, n_iter=2)
@@ -275,8 +275,8 @@ def test_undeclared_labels_are_read_as_the_category_that_is_declared_for_them():
     declared = {"b": {"categories": ["x", "rest"], "other": "rest", "missing": True}}
     schema = read_schema(json.dumps(read_schema(declared).plain()))
     values = pd.DataFrame({"b": ["x", "rest", "?", None, 7, [1]]})
-    assert read_units(values, schema)[:, 0].tolist() == [0, 1, 1, 2, 1, 1]
+    assert read_codes(values, schema)[:, 0].tolist() == [0, 1, 1, 2, 1, 1]
     full = read_schema({"b": {"categories": [1, 2], "other": 2}})
-    assert read_units(pd.DataFrame({"b": [1, 2, 3]}), full)[:, 0].tolist() == [0, 1, 1]
+    assert read_codes(pd.DataFrame({"b": [1, 2, 3]}), full)[:, 0].tolist() == [0, 1, 1]
     with pytest.raises(ValueError, match="'other' names one of the categories"):
         read_schema({"b": {"categories": ["x"], "other": "rest"}})

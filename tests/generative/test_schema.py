@@ -1,4 +1,4 @@
-"""Tables as their schema declares them: read, refused, and made of units."""
+"""Tables as their schema declares them: read, refused, and made of codes."""
 
 import datetime
 import json
@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.tables import Table, read_columns, read_schema, read_units, write_table
+from skdpot.tables import Table, read_codes, read_columns, read_schema, write_table
 
 SCHEMA = {
     "age": range(17, 91),
@@ -28,11 +28,11 @@ ROWS = {
     "job": ["cook", "clerk", None],
     "children": [2, 0, 1],
 }
-UNITS = [[0, 73, 23], [0, 2**20 + 1, 2**18 + 1], [39, 99, 0], [1, 0, 2], [1, 0, 2], [2, 0, 1]]
+CODES = [[0, 73, 23], [0, 2**20 + 1, 2**18 + 1], [39, 99, 0], [1, 0, 2], [1, 0, 2], [2, 0, 1]]
 
 
-def values_of(schema, units, uniform):
-    return schema.presented(schema.plain_values(units, np.full(np.shape(units), uniform)))
+def values_of(schema, codes, uniform):
+    return schema.presented(schema.plain_values(codes, np.full(np.shape(codes), uniform)))
 
 
 def array_of(rows):
@@ -40,20 +40,20 @@ def array_of(rows):
 
 
 @pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame, pa.table, array_of])
-def test_values_become_units_and_are_made_of_them(container):
+def test_values_become_codes_and_are_made_of_them(container):
     schema = read_schema(SCHEMA)
     table = container(ROWS)
-    units = read_units(table, schema)
-    np.testing.assert_array_equal(units, np.transpose(UNITS))
-    made = write_table(Table(table).container, schema, values_of(schema, units, 0.5))
+    codes = read_codes(table, schema)
+    np.testing.assert_array_equal(codes, np.transpose(CODES))
+    made = write_table(Table(table).container, schema, values_of(schema, codes, 0.5))
     assert type(made) is type(table)
-    np.testing.assert_array_equal(read_units(made, schema), units)
+    np.testing.assert_array_equal(read_codes(made, schema), codes)
 
 
 def test_columns_of_a_frame_have_types_that_hold_what_is_declared():
     schema = read_schema(SCHEMA)
-    units = np.transpose(UNITS)
-    made = write_table("pandas", schema, values_of(schema, units, 0.0))
+    codes = np.transpose(CODES)
+    made = write_table("pandas", schema, values_of(schema, codes, 0.0))
     assert list(made) == list(SCHEMA)
     assert [str(made[name].dtype) for name in ("age", "wage", "hours", "children")] == [
         "int64",
@@ -68,18 +68,18 @@ def test_times_of_day_are_read_as_their_text():
     schema = read_schema({"at": {"levels": ["09:00", "09:30:00"]}})
     rows = {"at": [datetime.time(9, 30), datetime.time(9), "09:00"]}
     for table in (pd.DataFrame(rows), array_of(rows)):
-        assert read_units(table, schema).ravel().tolist() == [1, 0, 0]
+        assert read_codes(table, schema).ravel().tolist() == [1, 0, 0]
 
 
 def test_bounds_are_kept_exactly_and_all_else_is_between():
     low, high = 0.1, 0.7
     schema = read_schema({"size": (low, high)})
     values = np.array([low, np.nextafter(low, 1), 0.3, np.nextafter(high, 0), high])
-    units = read_units(values[:, None], schema)
-    assert units[0] == 0 and units[-1] == 2**20 + 1
-    assert (units[1:-1] > 0).all() and (units[1:-1] <= 2**20).all()
+    codes = read_codes(values[:, None], schema)
+    assert codes[0] == 0 and codes[-1] == 2**20 + 1
+    assert (codes[1:-1] > 0).all() and (codes[1:-1] <= 2**20).all()
     for uniform in (0.0, 0.5, 1.0):
-        (made,) = values_of(schema, units, uniform)
+        (made,) = values_of(schema, codes, uniform)
         assert made[0] == low and made[-1] == high
         assert (made >= low).all() and (made <= high).all()
         np.testing.assert_allclose(made, values, atol=1e-6)
@@ -88,9 +88,9 @@ def test_bounds_are_kept_exactly_and_all_else_is_between():
 def test_numbers_beyond_the_bounds_are_moved_to_them():
     schema = read_schema({"count": range(0, 10), "size": (0.0, 1.0)})
     values = [-math.inf, -5, 3.4, 3.6, 10**400, math.inf]
-    units = read_units(array_of({"count": values, "size": values}), schema)
-    assert units[:, 0].tolist() == [0, 0, 3, 4, 9, 9]
-    assert units[:, 1].tolist() == [0, 0] + [2**20 + 1] * 4
+    codes = read_codes(array_of({"count": values, "size": values}), schema)
+    assert codes[:, 0].tolist() == [0, 0, 3, 4, 9, 9]
+    assert codes[:, 1].tolist() == [0, 0] + [2**20 + 1] * 4
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_is_not_declared_is_refused_and_not_quoted(column, value, message, 
     rows = {name: list(values) for name, values in ROWS.items()}
     rows[column][1] = value
     with pytest.raises(ValueError, match=message) as error:
-        read_units(container(rows), read_schema(SCHEMA))
+        read_codes(container(rows), read_schema(SCHEMA))
     assert str(value) not in str(error.value).replace("None", "") or value is None
 
 
@@ -221,10 +221,10 @@ def test_bands_of_numbers_are_even_on_the_scale_and_hold_whole_cells(declared, n
     assert starts[0] == 0 and (np.diff(starts) > 0).all()
     # Columns with more values are counted in as many cells at first.
     assert column.n_known <= 64 or set(starts) <= {*column.even_edges(64), column.n_known}
-    assert schema.classes_of(np.array([0, column.n_units - 1])).tolist() == [0, n_bands - 1]
+    assert schema.classes_of(np.array([0, column.n_codes - 1])).tolist() == [0, n_bands - 1]
     if n_bands - column.missing == 4:
-        places = column.places_of_units(starts[1:4])
-        np.testing.assert_allclose(places, [0.25, 0.5, 0.75], atol=0.1)
+        positions = column.positions_of_codes(starts[1:4])
+        np.testing.assert_allclose(positions, [0.25, 0.5, 0.75], atol=0.1)
 
 
 @pytest.mark.parametrize("target", [None, "grade", "age"])
@@ -277,15 +277,15 @@ DAYS = ("2020-01-01", "2024-12-31")
 
 
 @pytest.mark.parametrize("bounds", [(1, 1e6), (0.01, 1.0), (0, 1e6), (-1e3, 1e6), (-50, 0)])
-def test_units_of_a_logarithmic_scale_resolve_every_magnitude(bounds):
+def test_codes_of_a_logarithmic_scale_resolve_every_magnitude(bounds):
     schema = read_schema({"income": {"bounds": bounds, "scale": "log"}})
     low, high = bounds
     steps = np.geomspace(max(abs(low), 0.01) if low > 0 else 0.01, max(abs(low), high), 40)
     values = np.clip(np.concatenate([[low, high], steps, -steps]), low, high)
-    units = read_units(values[:, None], schema)
+    codes = read_codes(values[:, None], schema)
     order = np.argsort(values)
-    assert (np.diff(units[order, 0]) >= 0).all() and units[:2, 0].tolist() == [0, 2**20 + 1]
-    (made,) = values_of(schema, units, 0.5)
+    assert (np.diff(codes[order, 0]) >= 0).all() and codes[:2, 0].tolist() == [0, 2**20 + 1]
+    (made,) = values_of(schema, codes, 0.5)
     assert made.min() >= low and made.max() <= high
     # Where the scale is linear, near 0, it is as exact as its whole length allows.
     np.testing.assert_allclose(made, values, rtol=2e-5, atol=2e-5 * (low <= 0))
@@ -297,7 +297,7 @@ def test_integers_on_a_logarithmic_scale_begin_with_cells_of_all_magnitudes():
     edges = column.even_edges(64)
     assert edges[0] == 0 and edges[-1] == column.n_known == 100_000
     assert (np.diff(edges) > 0).all() and len(edges) > 50
-    assert (edges < 100).sum() > 15 and column.units(np.array([7.0])).tolist() == [7]
+    assert (edges < 100).sum() > 15 and column.codes(np.array([7.0])).tolist() == [7]
 
 
 MOMENTS = pd.to_datetime(["2020-01-01", "2024-12-31", "2022-06-05"])
@@ -328,7 +328,7 @@ MOMENTS = pd.to_datetime(["2020-01-01", "2024-12-31", "2022-06-05"])
 def test_dates_are_read_from_all_their_types(bounds, column):
     frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"day": column})
     schema = read_schema({"day": {"bounds": bounds, "unit": "D"}})
-    assert read_units(frame, schema)[:, 0].tolist() == [0, 1826, 886]
+    assert read_codes(frame, schema)[:, 0].tolist() == [0, 1826, 886]
 
 
 @pytest.mark.parametrize(
@@ -351,8 +351,8 @@ def test_types_of_frames_come_back(column):
     library = pl if isinstance(column, pl.Series) else pd
     frame = library.DataFrame({"x": column})
     schema = read_schema({"x": declared[name]}).typed(Table(frame))
-    units = read_units(frame, schema)
-    values = values_of(schema, units, 0.5)
+    codes = read_codes(frame, schema)
+    values = values_of(schema, codes, 0.5)
     made = write_table(Table(frame).container, read_schema(schema.plain()), values)["x"]
     if str(column.dtype) == "category":
         assert made.dtype.categories.tolist() == ["a", "b"]
@@ -412,8 +412,8 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
     schemas = [read_schema({"x": declared}).typed(Table(frame)) for frame in frames]
     assert schemas[0] == schemas[1]
     column = schemas[0].columns[0]
-    units = np.arange(2 + column.missing)[:, None]
-    made = write_table(library, schemas[0], values_of(schemas[0], units, 0.5))
+    codes = np.arange(2 + column.missing)[:, None]
+    made = write_table(library, schemas[0], values_of(schemas[0], codes, 0.5))
     if library == "pandas":
         expected = {"a missing number": "Int64", "a missing truth value": "boolean"}
         assert str(made["x"].dtype) == expected.get(odd, str(made["x"].dtype))
@@ -455,9 +455,9 @@ def test_a_column_of_another_type_than_all_labels_is_refused(labels, values):
     """As text among the numbers of a file does, and a number that is missing."""
     schema = read_schema({"x": {"categories": labels, "missing": True}})
     with pytest.raises(ValueError, match="or the other way round"):
-        read_units(np.array(values)[:, None], schema)
+        read_codes(np.array(values)[:, None], schema)
     known = pd.DataFrame({"x": np.array([*labels, None, "7", 7.5, [1], 10**5000], dtype=object)})
-    assert read_units(known, schema)[:, 0].tolist() == [0, 1, *[2] * 5]
+    assert read_codes(known, schema)[:, 0].tolist() == [0, 1, *[2] * 5]
 
 
 def test_a_day_without_a_time_ends_a_range_with_all_of_its_hours():
@@ -467,7 +467,7 @@ def test_a_day_without_a_time_ends_a_range_with_all_of_its_hours():
     assert schema.intervals("at", ("2020-01-02", "2020-01-02T01:00")) == [(24, 26)]
     assert schema.intervals("at", "2020-01-01T05") == [(5, 6)]
     late = pd.DataFrame({"at": np.array(["2024-12-31T23:10", "2030-01-01", "1900-01-01"], "M8[s]")})
-    assert read_units(late, schema)[:, 0].tolist() == [1827 * 24 - 1, 1827 * 24 - 1, 0]
+    assert read_codes(late, schema)[:, 0].tolist() == [1827 * 24 - 1, 1827 * 24 - 1, 0]
 
 
 @pytest.mark.parametrize("value", ["01.02.2022", "2022-13-45", 20220203, 0.5, "secret"])
@@ -498,11 +498,11 @@ def test_declarations_that_cannot_be_are_refused(declared, reason):
 def test_all_that_is_not_as_declared_is_said_at_once():
     frame = pd.DataFrame(ROWS).assign(age="secret", grade="best", wage=[None, 1, 2])
     with pytest.raises(ValueError, match="'age' is declared numeric.*'wage' has missing.*'grade'"):
-        read_units(frame, read_schema(SCHEMA))
+        read_codes(frame, read_schema(SCHEMA))
 
 
 def test_a_moment_in_nanoseconds_changes_no_other_record():
     schema = read_schema({"day": {"bounds": ("1500-01-01", "2100-01-01")}})
     early, late = np.datetime64("1600-01-01", "D"), np.datetime64("2020-01-01", "D")
-    plain = read_units([[early], [late]], schema)
-    assert (read_units([[early], [late.astype("M8[ns]")]], schema) == plain).all()
+    plain = read_codes([[early], [late]], schema)
+    assert (read_codes([[early], [late.astype("M8[ns]")]], schema) == plain).all()

@@ -54,13 +54,13 @@ def release(seed, *, totals, n=4_000):
     """Return what is released with noise, and the exact counts of the same cells."""
     schema = read_schema(SCHEMA, "job")
     table = make_table(n)
-    units = np.column_stack([c.units(table[c.name].to_numpy()) for c in schema.columns])
+    codes = np.column_stack([c.codes(table[c.name].to_numpy()) for c in schema.columns])
     shares = share_marginals(schema, totals=totals)
     releases = SketchReleases(4.0, shares, "add_remove", make_source(seed))
-    released = release_marginals(units, schema, releases, totals=totals)
+    released = release_marginals(codes, schema, releases, totals=totals)
     exact, ends = [], np.cumsum(released["n_cells"])
     for j, (end, size) in enumerate(zip(ends, released["n_cells"], strict=True)):
-        cell = np.searchsorted(released["stops"][end - size : end], units[:, j], side="right")
+        cell = np.searchsorted(released["stops"][end - size : end], codes[:, j], side="right")
         exact.append(np.bincount(cell, minlength=size))
     return schema, released, np.concatenate(exact)
 
@@ -202,9 +202,9 @@ def test_totals_are_counted_where_there_are_classes_and_noise_is_large(target, e
 @pytest.mark.parametrize(("n", "fewest", "most"), [(400, 12, 30), (20_000, 60, 300)])
 def test_cells_of_few_records_are_wider(n, fewest, most):
     schema = read_schema({f"x{j}": (0.0, 1.0) for j in range(8)})
-    units = np.random.default_rng(0).integers(0, schema.columns[0].n_units, (n, 8))
+    codes = np.random.default_rng(0).integers(0, schema.columns[0].n_codes, (n, 8))
     releases = SketchReleases(4.0, share_marginals(schema), "add_remove", make_source(0))
-    released = release_marginals(units, schema, releases)
+    released = release_marginals(codes, schema, releases)
     assert (released["n_cells"] >= fewest).all() and (released["n_cells"] <= most).all()
     ends = np.cumsum(released["n_cells"])
     starts, stops = (np.split(released[of], ends[:-1]) for of in ("starts", "stops"))
@@ -219,7 +219,7 @@ COLUMNS = 6
 COINS = {f"x{j}": [0, 1] for j in range(COLUMNS)} | {"y": [0, 1, 2]}
 
 
-def some_units(n, seed=0):
+def some_codes(n, seed=0):
     rng = np.random.default_rng(seed)
     return np.column_stack([rng.integers(0, 2, (n, COLUMNS)), rng.integers(0, 3, n)])
 
@@ -232,8 +232,8 @@ def hidden(n, columns, flipped=0.05, seed=0):
     return table.assign(y=np.where(rng.random(n) < flipped, 1 - parity, parity))
 
 
-def released_with(releases, units, schema):
-    return release_marginals(units, schema, releases, parities=True)
+def released_with(releases, codes, schema):
+    return release_marginals(codes, schema, releases, parities=True)
 
 
 def make_releases(source, noise=4.0):
@@ -278,13 +278,13 @@ def test_parities_of_classes_differ_only_if_noise_does_not_explain_it():
 
 def move_of_a_record():
     """Return by how much a record more moves the release of parities, of its sensitivity."""
-    schema, units = read_schema(COINS, "y"), some_units(300)
+    schema, codes = read_schema(COINS, "y"), some_codes(300)
 
     def release(rows):
         return lambda: released_with(make_releases(make_source(0)), rows, schema)
 
-    first = transcript_of(release(units))
-    more = transcript_of(release(np.vstack([units, [0, 1, 0, 1, 1, 0, 2]])), given=first)
+    first = transcript_of(release(codes))
+    more = transcript_of(release(np.vstack([codes, [0, 1, 0, 1, 1, 0, 2]])), given=first)
     return moved_by(more, first)["parities"]
 
 
@@ -304,12 +304,12 @@ def test_a_record_moves_parities_by_their_sensitivity_and_a_bug_is_caught(monkey
 
 
 def test_the_noise_of_parities_is_as_declared():
-    schema, units = read_schema(COINS, "y"), some_units(3000)
+    schema, codes = read_schema(COINS, "y"), some_codes(3000)
     subsets = scanned_subsets(COLUMNS, 6)
-    exact = parity_sums(units[:, :-1].T.astype(bool), units[:, -1], 3, subsets)
+    exact = parity_sums(codes[:, :-1].T.astype(bool), codes[:, -1], 3, subsets)
     errors = []
     for seed in range(5):
-        found = released_with(make_releases(make_source(seed)), units, schema)
+        found = released_with(make_releases(make_source(seed)), codes, schema)
         upper = found["halves"][found["groups"]]
         # Counts with noise decide which side of a coin is which half.
         first = 1 - 2 * upper[::2]
@@ -400,9 +400,9 @@ def test_a_column_of_one_value_leaves_a_model_that_can_be_drawn_from():
 def test_noise_makes_no_missing_values():
     """The positive noise of thirty columns once doubled the number of missing values."""
     schema = read_schema({str(j): {"levels": [0, 1], "missing": True} for j in range(30)})
-    units = np.random.default_rng(0).integers(0, 2, (2000, 30))
-    units[:10], n_missing = 2, []
+    codes = np.random.default_rng(0).integers(0, 2, (2000, 30))
+    codes[:10], n_missing = 2, []
     for seed in range(10):
         releases = SketchReleases(5.0, share_marginals(schema), "add_remove", make_source(seed))
-        n_missing.append(release_marginals(units, schema, releases)["totals"][2::3].sum())
+        n_missing.append(release_marginals(codes, schema, releases)["totals"][2::3].sum())
     assert 100 < np.mean(n_missing) < 400

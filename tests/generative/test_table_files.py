@@ -5,9 +5,9 @@ import pytest
 
 from skdpot.tables import (
     make_table,
+    read_codes,
     read_schema,
     read_table_file,
-    read_units,
     write_table,
     write_table_file,
 )
@@ -46,14 +46,14 @@ def test_what_was_written_is_read(case, suffix, tmp_path):
     schema = read_schema({name: declared, "k": [0, 1]})
     columns = [np.array(values, dtype=None if case == "a missing integer" else object), np.ones(3)]
     frame = make_table("pandas", [name, "k"], columns, ["object", "object"])
-    units = read_units(frame, schema)
+    codes = read_codes(frame, schema)
     drawn = write_table(
-        "pandas", schema, schema.presented(schema.plain_values(units, np.full(units.shape, 0.5)))
+        "pandas", schema, schema.presented(schema.plain_values(codes, np.full(codes.shape, 0.5)))
     )
     path = tmp_path / f"table{suffix}"
     write_table_file(path, drawn)
     found = read_table_file(path, schema.columns)
-    np.testing.assert_array_equal(read_units(found, schema), units)
+    np.testing.assert_array_equal(read_codes(found, schema), codes)
 
 
 @pytest.mark.parametrize("kind", ["date32", "text"])
@@ -81,8 +81,8 @@ def test_a_time_beyond_all_years_is_missing(tmp_path):
     path = tmp_path / "table.parquet"
     pytest.importorskip("pyarrow.parquet").write_table(arrow.table({"d": times}), path)
     schema = read_schema({"d": {"bounds": ["1970-01-01", "2024-12-31"], "missing": True}})
-    units = read_units(read_table_file(path, schema.columns), schema, private=True)
-    assert units[:, 0].tolist() == [schema.columns[0].n_known, 0]
+    codes = read_codes(read_table_file(path, schema.columns), schema, private=True)
+    assert codes[:, 0].tolist() == [schema.columns[0].n_known, 0]
 
 
 @pytest.mark.parametrize("labels", [["x", " x"], [1, "1"]])

@@ -14,12 +14,12 @@ from skdpot.generative import TableSketch
 from skdpot.generative import _draws as draws
 from skdpot.generative import _mixture as mixture
 from skdpot.generative._counts import cut_cells, empty_tails
-from skdpot.generative._draws import sample_units
+from skdpot.generative._draws import sample_codes
 from skdpot.generative._mixture import fit_mixture, fit_table, pool_classes
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
 from skdpot.releases import SketchReleases
-from skdpot.tables import read_schema, read_units, write_table
+from skdpot.tables import read_codes, read_schema, write_table
 from tests.quick import first_quick
 
 SCHEMA = {
@@ -32,11 +32,11 @@ SCHEMA = {
 }
 
 
-def make_units(schema, n, seed=0):
-    """Return units of records with a dependence, and of corners of the schema."""
+def make_codes(schema, n, seed=0):
+    """Return codes of records with a dependence, and of corners of the schema."""
     rng = np.random.default_rng(seed)
     level = rng.uniform(size=(n, 1)) ** 2 + 0.1 * rng.uniform(size=(n, len(schema.columns)))
-    sizes = [column.n_units for column in schema.columns]
+    sizes = [column.n_codes for column in schema.columns]
     return np.minimum((level / 1.1 * sizes).astype(np.int64), np.array(sizes) - 1)
 
 
@@ -71,17 +71,17 @@ class Replay(NoNoise):
 @pytest.mark.parametrize("target", first_quick(["job", "wage", None, "rich", "gain", "age"], 1))
 def test_a_record_moves_each_release_by_its_sensitivity(target):
     schema = read_schema(SCHEMA, target)
-    units = make_units(schema, 200)
+    codes = make_codes(schema, 200)
     base = NoNoise()
     options = {"parities": True, "totals": True}
-    release_marginals(units, schema, base, **options)
+    release_marginals(codes, schema, base, **options)
     assert set(base.sums) == set(share_marginals(schema, **options))
     assert ("totals" in base.sums) == (schema.n_classes > 1)
-    sizes = [column.n_units for column in schema.columns]
-    extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, units[3], units[77]]
+    sizes = [column.n_codes for column in schema.columns]
+    extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, codes[3], codes[77]]
     for record in extreme:
         replay = Replay(base)
-        changed = np.vstack([units[:40], record, units[40:]])
+        changed = np.vstack([codes[:40], record, codes[40:]])
         release_marginals(changed, schema, replay, **options)
         for name, sums in replay.sums.items():
             moved = np.linalg.norm((sums - base.sums[name]).astype(np.float64))
@@ -91,38 +91,38 @@ def test_a_record_moves_each_release_by_its_sensitivity(target):
 
 def test_releases_do_not_depend_on_the_order_of_records():
     schema = read_schema(SCHEMA, "rich")
-    units = make_units(schema, 300)
-    found = [release_marginals(rows, schema, NoNoise()) for rows in (units, units[::-1])]
+    codes = make_codes(schema, 300)
+    found = [release_marginals(rows, schema, NoNoise()) for rows in (codes, codes[::-1])]
     for name in found[0]:
         np.testing.assert_array_equal(found[0][name], found[1][name])
 
 
 def test_marginals_without_noise_are_the_counts():
     schema = read_schema(SCHEMA, "rich")
-    units = make_units(schema, 2_000)
-    released = release_marginals(units, schema, NoNoise())
+    codes = make_codes(schema, 2_000)
+    released = release_marginals(codes, schema, NoNoise())
     stops = np.cumsum(released["n_cells"])
     begin = 0
-    codes = []
+    grouped = []
     for j, size, stop in zip(schema.features, released["n_cells"], stops, strict=True):
         part = slice(stop - size, stop)
         starts, ends = released["starts"][part], released["stops"][part]
-        assert starts[0] == 0 and ends[-1] == schema.columns[j].n_units
+        assert starts[0] == 0 and ends[-1] == schema.columns[j].n_codes
         np.testing.assert_array_equal(starts[1:], ends[:-1])
-        cell = np.searchsorted(ends, units[:, j], side="right")
+        cell = np.searchsorted(ends, codes[:, j], side="right")
         for c in (0, 1):
-            counts = np.bincount(cell[units[:, -1] == c], minlength=size)
+            counts = np.bincount(cell[codes[:, -1] == c], minlength=size)
             np.testing.assert_array_equal(released["counts"][part, c], counts)
         groups = released["groups"][part]
         assert set(groups) == set(range(groups.max() + 1))
-        codes.append(groups[cell])
-    for a in range(len(codes)):
-        for b in range(a + 1, len(codes)):
-            shape = (codes[a].max() + 1, codes[b].max() + 1, 2)
+        grouped.append(groups[cell])
+    for a in range(len(grouped)):
+        for b in range(a + 1, len(grouped)):
+            shape = (grouped[a].max() + 1, grouped[b].max() + 1, 2)
             table = released["pairs"][begin : begin + math.prod(shape)].reshape(shape)
             begin += table.size
             expected = np.zeros(shape)
-            np.add.at(expected, (codes[a], codes[b], units[:, -1]), 1)
+            np.add.at(expected, (grouped[a], grouped[b], codes[:, -1]), 1)
             np.testing.assert_array_equal(table, expected)
     assert begin == len(released["pairs"])
 
@@ -131,17 +131,17 @@ def test_marginals_without_noise_are_the_counts():
 @pytest.mark.parametrize("target", first_quick(["age", "gain", "wage"], 1))
 def test_a_band_of_a_target_of_numbers_is_in_its_class_alone(target):
     schema = read_schema(SCHEMA, target)
-    units = make_units(schema, 2_000)
-    released = release_marginals(units, schema, NoNoise())
+    codes = make_codes(schema, 2_000)
+    released = release_marginals(codes, schema, NoNoise())
     of_columns = np.split(released["counts"], np.cumsum(released["n_cells"])[:-1])
     # Nothing that is counted is taken for impossible.
-    classes = np.bincount(schema.classes_of(units[:, schema.target]), minlength=schema.n_classes)
+    classes = np.bincount(schema.classes_of(codes[:, schema.target]), minlength=schema.n_classes)
     for counts in of_columns:
         np.testing.assert_array_equal(counts.sum(axis=0), classes)
-    assert released["pairs"].sum() == math.comb(len(schema.columns), 2) * len(units)
+    assert released["pairs"].sum() == math.comb(len(schema.columns), 2) * len(codes)
     source = make_source(0).for_user(0)
     noisy = release_marginals(
-        units, schema, SketchReleases(9.0, share_marginals(schema), "add_remove", source)
+        codes, schema, SketchReleases(9.0, share_marginals(schema), "add_remove", source)
     )
     of_columns = np.split(noisy["counts"], np.cumsum(noisy["n_cells"])[:-1])
     assert ((of_columns[schema.target] != 0).sum(axis=1) <= 1).all()
@@ -167,8 +167,8 @@ def test_heaps_are_of_round_numbers(scale):
 
 def test_cells_are_narrow_where_many_records_are():
     schema = read_schema({"gain": {"bounds": (0, 99_999), "integer": True}})
-    units = np.concatenate([np.zeros(9_000), np.arange(0, 100_000, 100)]).astype(np.int64)[:, None]
-    released = release_marginals(units, schema, NoNoise(1.0))
+    codes = np.concatenate([np.zeros(9_000), np.arange(0, 100_000, 100)]).astype(np.int64)[:, None]
+    released = release_marginals(codes, schema, NoNoise(1.0))
     assert (released["starts"][0], released["stops"][0]) == (0, 1)
     assert released["counts"][0, 0] == 9_001
     assert released["n_cells"][0] < 200
@@ -201,24 +201,24 @@ def test_a_mixture_has_the_pairs_it_is_fitted_to():
 
 @pytest.fixture(scope="module", params=[None, "rich"])
 def fitted(request):
-    """Return a schema, units and the model of them with little noise."""
+    """Return a schema, codes and the model of them with little noise."""
     schema = read_schema(SCHEMA, request.param)
-    units = make_units(schema, 4_000)
+    codes = make_codes(schema, 4_000)
     releases = SketchReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
-    released = release_marginals(units, schema, releases)
-    return schema, units, fit_table(released, schema, n_components=20, n_iter=100)
+    released = release_marginals(codes, schema, releases)
+    return schema, codes, fit_table(released, schema, n_components=20, n_iter=100)
 
 
 def test_samples_are_like_records_and_hold_what_is_declared(fitted):
-    schema, units, model = fitted
-    made = sample_units(model, schema, 4_000, np.random.RandomState(1))
-    sizes = np.array([column.n_units for column in schema.columns])
+    schema, codes, model = fitted
+    made = sample_codes(model, schema, 4_000, np.random.RandomState(1))
+    sizes = np.array([column.n_codes for column in schema.columns])
     assert made.dtype == np.int64 and (made >= 0).all() and (made < sizes).all()
-    np.testing.assert_allclose((made / sizes).mean(axis=0), (units / sizes).mean(axis=0), atol=0.05)
+    np.testing.assert_allclose((made / sizes).mean(axis=0), (codes / sizes).mean(axis=0), atol=0.05)
     assert (np.corrcoef(made.T) > 0.6).all()
     uniforms = np.random.RandomState(2).uniform(size=made.shape)
     frame = write_table("pandas", schema, schema.presented(schema.plain_values(made, uniforms)))
-    np.testing.assert_array_equal(read_units(frame, schema), made)
+    np.testing.assert_array_equal(read_codes(frame, schema), made)
     assert frame["wage"].between(0, 50).all() and frame["age"].between(17, 90).all()
     assert set(frame["grade"]) <= {"low", "mid", "high"}
     assert str(frame["gain"].dtype) == "Int64"
@@ -237,11 +237,11 @@ def tiny_model():
         "classes": np.array([0, 0, 1]),
         "cells": np.hstack([a, b]),
     }
-    # Cells have 1, 2 and 3 units.
-    of_units = np.repeat(a, [1, 2, 3], axis=1) / [1, 2, 2, 3, 3, 3]
+    # Cells have 1, 2 and 3 codes.
+    of_codes = np.repeat(a, [1, 2, 3], axis=1) / [1, 2, 2, 3, 3, 3]
     joint = np.zeros((6, 2, 2))
     for k, c in enumerate(model["classes"]):
-        joint[:, :, c] += model["weights"][k] * np.outer(of_units[k], b[k])
+        joint[:, :, c] += model["weights"][k] * np.outer(of_codes[k], b[k])
     return schema, model, joint
 
 
@@ -269,7 +269,7 @@ def test_conditional_samples_are_those_of_bayes(given):
         expected[cell] = joint[cell]
     expected /= expected.sum()
     n = 20_000
-    made = sample_units(model, schema, n, np.random.RandomState(0), given)
+    made = sample_codes(model, schema, n, np.random.RandomState(0), given)
     found = np.zeros_like(joint)
     np.add.at(found, tuple(made.T), 1 / n)
     assert (found[expected == 0] == 0).all()
@@ -280,7 +280,7 @@ def test_conditional_samples_are_those_of_bayes(given):
 def test_labels_and_conditions_together_are_those_of_bayes():
     schema, model, joint = tiny_model()
     labels = np.arange(20_000) % 2
-    made = sample_units(model, schema, 20_000, np.random.RandomState(0), {"b": "y"}, labels)
+    made = sample_codes(model, schema, 20_000, np.random.RandomState(0), {"b": "y"}, labels)
     np.testing.assert_array_equal(made[:, 2], labels)
     for c in (0, 1):
         expected = joint[:, 1, c] / joint[:, 1, c].sum()
@@ -301,23 +301,23 @@ def test_labels_and_conditions_together_are_those_of_bayes():
 @pytest.mark.filterwarnings("error")
 def test_noise_alone_makes_valid_tables(schema, target, n):
     schema = read_schema(schema, target)
-    units = make_units(schema, n)
+    codes = make_codes(schema, n)
     shares = share_marginals(schema)
     releases = SketchReleases(100.0, shares, "replace_one", make_source(1))
-    released = release_marginals(units, schema, releases)
+    released = release_marginals(codes, schema, releases)
     model = fit_table(released, schema, n_components=4, n_iter=5)
-    made = sample_units(model, schema, 20, np.random.RandomState(0))
+    made = sample_codes(model, schema, 20, np.random.RandomState(0))
     assert (made >= 0).all()
-    assert (made < [column.n_units for column in schema.columns]).all()
+    assert (made < [column.n_codes for column in schema.columns]).all()
     assert all(np.isfinite(array).all() for array in model.values())
 
 
 def test_a_table_of_one_class_can_be_conditioned_on_what_it_never_had():
     schema = read_schema({"job": ["cook", "judge"], "age": range(0, 3)})
     frame = pd.DataFrame({"job": ["cook"] * 30, "age": [1] * 30})
-    units = read_units(frame, schema)
-    model = fit_table(release_marginals(units, schema, NoNoise()), schema, 4, 10)
-    made = sample_units(model, schema, 10, np.random.RandomState(0), {"job": "judge"})
+    codes = read_codes(frame, schema)
+    model = fit_table(release_marginals(codes, schema, NoNoise()), schema, 4, 10)
+    made = sample_codes(model, schema, 10, np.random.RandomState(0), {"job": "judge"})
     assert (made[:, 0] == 1).all()
 
 
@@ -362,7 +362,7 @@ def test_an_empty_tail_can_be_given(labels):
     }
     schema = read_schema({"cost": range(60), "kind": ["a", "b"], "rich": ["no", "yes"]}, "rich")
     rng = np.random.RandomState(0)
-    made = sample_units(model, schema, 100, rng, {"cost": (30, 49)}, labels)
+    made = sample_codes(model, schema, 100, rng, {"cost": (30, 49)}, labels)
     assert (made[:, 0] >= 30).all()
     assert (made[:, 0] < 50).all()
     assert len(np.unique(made[:, 0])) > 10
@@ -370,7 +370,7 @@ def test_an_empty_tail_can_be_given(labels):
     if labels is not None:
         np.testing.assert_array_equal(made[:, 2], labels)
     # What is given besides, and no component has together with it, holds as well.
-    made = sample_units(model, schema, 100, rng, {"cost": 40, "kind": "b"}, labels)
+    made = sample_codes(model, schema, 100, rng, {"cost": 40, "kind": "b"}, labels)
     assert (made[:, :2] == [40, 1]).all()
 
 
@@ -547,8 +547,8 @@ def test_even_samples_are_nearer_to_the_model_and_as_independent():
     mean = np.zeros((10, 10))
     for seed in range(40):
         for evenly, found in errors.items():
-            units = sample_units(model, schema, n, np.random.RandomState(seed), evenly=evenly)
-            table = np.bincount(units[:, 0] * 10 + units[:, 1], minlength=100).reshape(10, 10) / n
+            codes = sample_codes(model, schema, n, np.random.RandomState(seed), evenly=evenly)
+            table = np.bincount(codes[:, 0] * 10 + codes[:, 1], minlength=100).reshape(10, 10) / n
             found.append(
                 [np.abs(table.sum(axis=1) - joint.sum(axis=1)).sum(), np.abs(table - joint).sum()]
             )
