@@ -818,8 +818,8 @@ def map_of_rows(
 
     def is_harm(raised: float) -> bool:
         few_rows, by_chance = 1000, harm_by_chance(groups.codes[held_out])
-        # Few rows leave it open whether a repair helps by less than twice what chance explains.
-        if tol > 0 and held_out.sum() < few_rows and abs(raised) < 2.0 * by_chance:
+        # Few rows leave it open: that is two standard errors of an AUC, and more.
+        if tol > 0 and held_out.sum() < few_rows and abs(raised) < 4.0 * by_chance:
             return does_harm(rows, codes, groups, fitted_to, generator)
         return tol > 0 and raised > by_chance
 
