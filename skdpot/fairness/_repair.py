@@ -526,12 +526,11 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
         moved = to_be_moved(codes, rows.every, rows.computed)
         n_changed = fitted.transport.n_changed(moved, groups, row_keys(seed, codes))
-    # Fewer rows are taken for an example.
-    if not n_changed and len(fitted.groups.names) > 1 and len(codes) >= 200:
+    if not n_changed and len(fitted.groups.names) > 1:
         warn_user(
             "the repair changes no row. No classifier distinguishes the groups in held-out rows by "
-            "more than chance, or a map from so few rows would make them easier to find. With "
-            "ConditionalRepair(tol=0), rows are moved in any case."
+            "more than chance, or a map from so few rows would make them easier to find. "
+            "ConditionalRepair(tol=0), or for few rows method='support', moves rows in any case."
         )
     return replace(fitted, n_changed=n_changed)
 
