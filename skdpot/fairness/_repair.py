@@ -309,7 +309,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
             if place is None:
                 raise ValueError(
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
-                    f"columns: {names}."
+                    f"columns that need them: {names}."
                 )
             is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
             ends = (pair[0], pair[-1]) if is_range else pair

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import StratifiedKFold, check_cv, cross_val_score
@@ -219,6 +219,8 @@ def group_auc(
     groups = check_groups(X, sensitive_features, min_group_size)
     kept = np.flatnonzero(groups.codes >= 0)
     codes = groups.codes[kept]
+    if not (estimator is None or is_classifier(estimator)):
+        raise ValueError(f"estimator must be a classifier, got {type(estimator).__name__}.")
     source = check_random_state(random_state)
     if estimator is None:
         X, categorical = _as_numbers(X)
@@ -307,6 +309,14 @@ def make_fairness_scorer(
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     n_required = sum(p.kind in positional and p.default is p.empty for p in parameters)
     measured = partial(metric, **options)
+    try:
+        inspect.signature(partial(measured, sensitive_features=None))
+    except ValueError as error:
+        wanted = ["sensitive_features", *options]
+        raise ValueError(f"metric must take the options {wanted}.") from error
+    named = np.ravel(np.asarray(sensitive_features, dtype=object)).tolist()
+    if len(set(named)) < len(named):
+        raise ValueError("sensitive_features must name columns of X, and not have their values.")
     # Not a closure, which could not be pickled with a search.
     return partial(
         _score, measured, n_required == 1, sensitive_features, greater_is_better, response_method
@@ -338,6 +348,12 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
         raise ValueError(
             f"groups can be compared if there are two or more with at least {min_group_size} rows; "
             f"sensitive_features has {len(groups.names)}."
+        )
+    few_rows, most_groups = 5, 20
+    if groups.sizes.mean() < few_rows and len(groups.names) > most_groups:
+        raise ValueError(
+            f"sensitive_features has {len(groups.names)} groups, most of very few rows: make bands "
+            "of numbers first, or leave out small groups by min_group_size."
         )
     return groups
 

@@ -805,7 +805,10 @@ def _evaluated(rule: Any, frame: Any) -> Any:
         if np.shape(values) == (len(frame),):
             return values
         problem = "it must have one value for each row"
-    raise ValueError(f"the rule {to_display(rule)} cannot be evaluated on drawn rows: {problem}.")
+    raise ValueError(
+        f"{to_display(rule)}, of rules or computed, cannot be evaluated on drawn rows: {problem}. A "
+        "computed column comes after those that it needs."
+    )
 
 
 def _is_rule(rule: Any) -> bool:
