@@ -120,13 +120,10 @@ def warn_of_false(computed: tuple[ComputedColumn, ...], codes: np.ndarray) -> No
     """Warn of declared functions that more than 5 % of the rows, which are not private, break."""
     for column in computed:
         own, most = codes[:, column.position], 0.05
-        decimals = least_decimals(own)
-        wrong = _differ(own, replace(column, decimals=decimals).values(codes), decimals)
-        if wrong.mean() > most:
-            warn_user(
-                f"computed: {column.text} is wrong for {wrong.sum()} of {len(codes)} rows. Correct "
-                "it, or leave it out."
-            )
+        rounded = replace(column, decimals=least_decimals(own))
+        wrong = _differ(own, rounded.values(codes), rounded.decimals).mean()
+        if wrong > most:
+            warn_user(f"computed: {column.text} is wrong for {wrong:.0%} of the rows. Correct it.")
 
 
 def _differ(own: np.ndarray, found: np.ndarray, decimals: int) -> np.ndarray:

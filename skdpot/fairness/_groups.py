@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.checks import refuse_other_order, refuse_other_rows, to_display
+from skdpot.privacy.checks import redact_errors, refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
     Table,
     is_missing,
@@ -210,14 +210,11 @@ def _combined(
 
 def _refuse_odd(labels: list[Any], name: str) -> None:
     """Raise if labels are infinite, or lists and the like."""
-    try:
-        # Groups are found by hashing: what cannot be hashed is no label.
-        different = set(labels)
-    except TypeError as error:
-        raise TypeError(
-            f"{name} holds what cannot be a label: the argument must be a string, a number, or "
-            "the like."
-        ) from error
+    # Groups are found by hashing: what cannot be hashed is no label.
+    different = redact_errors(
+        lambda: set(labels),
+        f"{name} holds what cannot be a label: the argument must be text, a number or the like.",
+    )
     if any(isinstance(value, float) and math.isinf(value) for value in different):
         raise ValueError(
             f"{name} contains infinity for some rows. It is not a label. Leave out these rows, or "

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound, max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
-from skdpot.privacy.checks import refuse_other_rows
+from skdpot.privacy.checks import redact_errors, refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
 
@@ -309,11 +309,8 @@ def make_fairness_scorer(
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     n_required = sum(p.kind in positional and p.default is p.empty for p in parameters)
     measured = partial(metric, **options)
-    try:
-        inspect.signature(partial(measured, sensitive_features=None))
-    except ValueError as error:
-        wanted = ["sensitive_features", *options]
-        raise ValueError(f"metric must take the options {wanted}.") from error
+    call, wanted = partial(measured, sensitive_features=None), ["sensitive_features", *options]
+    redact_errors(lambda: inspect.signature(call), f"metric must take the options {wanted}.")
     named = np.ravel(np.asarray(sensitive_features, dtype=object)).tolist()
     if len(set(named)) < len(named):
         raise ValueError("sensitive_features must name columns of X, and not have their values.")
@@ -352,8 +349,8 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
     few_rows, most_groups = 5, 20
     if groups.sizes.mean() < few_rows and len(groups.names) > most_groups:
         raise ValueError(
-            f"sensitive_features has {len(groups.names)} groups, most of very few rows: make bands "
-            "of numbers first, or leave out small groups by min_group_size."
+            f"sensitive_features has {len(groups.names)} groups of few rows: make bands of numbers "
+            "first, or leave out small groups by min_group_size."
         )
     return groups
 

@@ -212,8 +212,8 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
     may_miss = missing == "kept"
     if table.kind(column.position) in "mM":
         raise TypeError(
-            f"column {column.name!r} of X is not numeric, it holds dates or durations. Convert them "
-            "first, for example to days, of dates since a fixed day."
+            f"column {column.name!r} of X is not numeric, it holds dates or durations. Convert "
+            "them first, for example to days, of dates since a fixed day."
         )
     values = table.column(column.position)
     numbers, are_read = _floats(values, str)
@@ -442,14 +442,11 @@ def _labelled(
         dtype = _frames.categories_type(table.container, number, is_ordered)
         column = replace(column, dtype=dtype)
     column = replace(column, kind=kind, values=tuple(number))
-    if not (private or is_found):
-        found = labels_of(table, column, missing)
-        if (column.codes(found) < -1).any():
-            label = found[column.codes(found).argmin()]
-            raise ValueError(
-                f"column {column.name!r} of X has the label {label!r}, which categories does not "
-                "declare: add it, or leave out its rows."
-            )
+    if not (private or is_found or (column.codes(labels_of(table, column, missing)) > -2).all()):
+        raise ValueError(
+            f"column {column.name!r} of X has labels that categories does not declare: add them, "
+            "or leave out their rows."
+        )
     return column
 
 
