@@ -211,10 +211,8 @@ def _combined(
 def _refuse_odd(labels: list[Any], name: str) -> None:
     """Raise if labels are infinite, or lists and the like."""
     # Groups are found by hashing: what cannot be hashed is no label.
-    different = redact_errors(
-        lambda: set(labels),
-        f"{name} holds what cannot be a label: the argument must be text, a number or the like.",
-    )
+    odd = f"{name} holds what cannot be a label: the argument must be a string, a number or such."
+    different = redact_errors(lambda: set(labels), odd)
     if any(isinstance(value, float) and math.isinf(value) for value in different):
         raise ValueError(
             f"{name} contains infinity for some rows. It is not a label. Leave out these rows, or "
