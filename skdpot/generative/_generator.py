@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, make_bar, warn_user
+from skdpot._base import PrivateEstimator, make_bar, warn_of_uncounted
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -499,11 +499,7 @@ class DPSinkhornGenerator(BaseGenerator):
         counted, times = max(round(self.n_records_), 1), 1 if self.schema is None else 4
         too_few = replace(plan, n_records=-(-counted // times)).refusal
         if too_few and not useless_releases_are_allowed(self._permit):
-            warn_user(
-                f"the release counts about {counted:,} records, too few for it to be of use. A "
-                "record with a value that is not declared, or has another type, counts nowhere: "
-                "compare the records with the declarations."
-            )
+            warn_of_uncounted(counted, "records, too few for it to be of use")
         return self
 
     def _for_parts(self) -> Self:
