@@ -40,7 +40,7 @@ from skdpot.fairness._supports import (
     row_keys,
     uniforms,
 )
-from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
@@ -519,6 +519,23 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     return map_of_counts(fair, release, public, counts)
 
 
+def warn_of_bounds(columns: Iterable[Column], cells: Iterable[np.ndarray], n_records: int) -> None:
+    """Warn if nearly all released counts of a column's cells are at a bound that is not 0.
+
+    Many columns are 0 in most rows. No private value is read.
+    """
+    at_bounds, nearly_all = [], 0.95
+    for column, counts in zip(columns, cells, strict=False):
+        ends = counts[0] if column.low else 0.0, counts[-1]
+        if column.kind == NUMERIC and max(ends) > nearly_all * max(counts.sum(), n_records / 2):
+            at_bounds.append(column.name)
+    if at_bounds and not useless_releases_are_allowed():
+        warn_user(
+            f"nearly all that the release counts of {at_bounds} is at one of the bounds: compare "
+            "bounds with the unit of the values."
+        )
+
+
 def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     """Return the map of a fit without privacy; it is as private as the rows.
 
@@ -598,6 +615,10 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
+    ranked = [column for column in rows.columns if column.kind != NOMINAL]
+    by_bin = (np.moveaxis(counts, axis, 0) for axis in range(1, counts.ndim))
+    of_numbers = (of.reshape(len(of), -1).sum(axis=1) for of in by_bin)
+    warn_of_bounds(ranked, of_numbers, rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -633,6 +654,8 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     Two maps are tried on rows drawn from the release, since one may be good or bad by chance.
     """
     rng = check_random_state(fair.random_state)
+    counts = (released.n_records * shares for *_, shares, _ in released.merged_cells(0.0))
+    warn_of_bounds(rows.columns, counts, rows.n_records)
     found = map_of_sketch(fair, release, rows, released, rng)
     transport = found.transport
     assert isinstance(transport, ConditionalMap)
