@@ -1006,8 +1006,7 @@ class PredictionCounts(VectorRelease):
         )
         self._n_slots = n_slots
         # It follows from the noise, which is known only now.
-        best = number_of_cells(n_records / n_slots, self.standard_deviation)
-        self.n_cells = n_cells or min(best, MOST_CELLS)
+        self.n_cells = n_cells or number_of_cells(n_records / n_slots, self.standard_deviation)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard error of a median's rank; its scale is 1/2, the worst guess."""

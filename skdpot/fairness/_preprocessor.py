@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
-from skdpot.fairness._computed import find_computed, read_computed, warn_of_false
+from skdpot.fairness._computed import find_computed, read_computed
 from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, read_groups, split_attribute
 from skdpot.fairness._repair import (
@@ -618,8 +618,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             not_moved = positions_of(self.conditional_on, every)
             computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
             columns = [every[j] for j in not_computed(every, computed)]
-        elif codes is not None:
-            warn_of_false(computed, codes)
         method._check(self.epsilon, self.delta)
         fixed = positions_of(self.conditional_on, columns)
         if fixed and not is_conditional:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_of_few, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
-from skdpot.fairness._computed import ComputedColumn
+from skdpot.fairness._computed import ComputedColumn, warn_of_false
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
@@ -569,6 +569,7 @@ def _open_map(fair: Any, rows: RepairRows) -> FairMap:
     # Wrong weights raise before anything is computed.
     group_weights(fair.weights, groups.sizes, groups.names)
     rng = check_random_state(fair.random_state)
+    warn_of_false(rows.computed, rows.codes)
     codes, columns = to_be_moved(rows.codes, rows.every, rows.computed), rows.columns
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng)
@@ -616,9 +617,8 @@ def map_of_counts(
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    by_bin = (np.moveaxis(counts, axis, 0) for axis in range(1, counts.ndim))
-    of_numbers = (of.reshape(len(of), -1).sum(axis=1) for of in by_bin)
-    warn_of_bounds(ranked, of_numbers, rows.n_records)
+    others = [tuple({*range(counts.ndim)} - {axis}) for axis in range(1, counts.ndim)]
+    warn_of_bounds(ranked, map(counts.sum, others), rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 

@@ -347,8 +347,7 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
             f"groups can be compared if there are two or more with at least {min_group_size} rows; "
             f"sensitive_features has {len(groups.names)}."
         )
-    few_rows, most_groups = 5, 20
-    if groups.sizes.mean() < few_rows and len(groups.names) > most_groups:
+    if len(groups.names) > max(20, groups.sizes.sum() / 5):
         raise ValueError(
             f"sensitive_features has {len(groups.names)} groups of few rows: make bands of numbers "
             "first, or leave out small groups by min_group_size."
