@@ -106,7 +106,7 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, None, [[1], {}, [2]] * 2, "argument must be a string, a number"),
         (FRAME.to_numpy(), "sex", None, "X is no data frame"),
         (np.arange(3.0), 0, None, "Reshape your data"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a", None, "Expected unique column names"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a", None, "'a' of X is there twice"),
     ],
 )
 def test_what_is_wrong_is_said_without_quoting_rows(X, columns, beside, message):
