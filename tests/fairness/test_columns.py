@@ -84,8 +84,8 @@ def test_a_dict_overrides_types_and_leaves_the_other_columns_to_them():
 def test_dates_are_no_numbers(dates):
     with pytest.raises(TypeError, match="column 'applied' of X is not numeric, it holds dates"):
         read_numbers(dates, columns_of(dates), "error")
-    array = np.array([["2020-01-01"], ["NaT"]], dtype="datetime64[s]")
-    with pytest.raises(TypeError, match="column 0 of X is not numeric, it holds dates"):
+    array = np.array([[1], [2]], dtype="timedelta64[D]")
+    with pytest.raises(TypeError, match="column 0 of X is not .* dates or durations. Convert"):
         read_numbers(array, columns_of(array), "error")
 
 
@@ -188,9 +188,8 @@ def test_what_is_no_number_is_refused_and_not_quoted(value, method):
     assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinity_is_not_kept_as_missing(value):
-    frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": [value, np.nan] * 10})
+def test_infinity_is_not_kept_as_missing():
+    frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": [-np.inf, np.nan] * 10})
     fair = FairBarycenterPreprocessor("group", method="conditional", missing="category")
     with pytest.raises(ValueError, match="infinity, in column 'x', which is not a missing value"):
         fair.fit(frame)
