@@ -60,8 +60,8 @@ def ks_between_groups(
     Raises
     ------
     ValueError
-        If lengths differ, scores are not finite, there are fewer than two groups, or the confidence
-        is not in (0, 1).
+        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20 with
+        fewer than five rows on average, or the confidence is not in (0, 1).
 
     See Also
     --------
@@ -117,8 +117,8 @@ def wasserstein_between_groups(
     Raises
     ------
     ValueError
-        If lengths differ, scores are not finite, there are fewer than two groups, or the order is
-        below 1.
+        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20 with
+        fewer than five rows on average, or the order is below 1.
 
     See Also
     --------
@@ -288,6 +288,7 @@ def make_fairness_scorer(
     -----
     Scores are not private, nor are choices by them.
 
+    Options that the metric lacks, and values in place of names, are refused at once.
     When it is called, the scorer raises a ValueError if X does not have the columns, and passes on
     errors of the metric.
 
