@@ -60,8 +60,8 @@ def ks_between_groups(
     Raises
     ------
     ValueError
-        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20 with
-        fewer than five rows on average, or the confidence is not in (0, 1).
+        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20
+        with fewer than five rows on average, or the confidence is not in (0, 1).
 
     See Also
     --------
@@ -117,8 +117,8 @@ def wasserstein_between_groups(
     Raises
     ------
     ValueError
-        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20 with
-        fewer than five rows on average, or the order is below 1.
+        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20
+        with fewer than five rows on average, or the order is below 1.
 
     See Also
     --------
