@@ -514,8 +514,6 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     # Counts by group and cell. A replaced record leaves one of them and joins another: they change
     # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
     counts = release.add_noise(release.values(*private_points(rows)), source)
-    noise = release.standard_deviation * math.sqrt(counts.size)
-    warn_of_few(counts.sum(), noise, rows.n_records)
     return map_of_counts(fair, release, public, counts)
 
 
@@ -616,6 +614,8 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
+    of_sum = release.standard_deviation * math.sqrt(counts.size)
+    warn_of_few(counts.sum(), of_sum, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
     others = [tuple({*range(counts.ndim)} - {axis}) for axis in range(1, counts.ndim)]
     warn_of_bounds(ranked, map(counts.sum, others), rows.n_records)
