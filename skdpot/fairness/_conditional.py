@@ -627,7 +627,7 @@ def scores_of_pairs(
     categorical = [column.kind == NOMINAL and len(column.values) <= 255 for column in columns]
     booster = HistGradientBoostingClassifier(early_stopping=False, max_iter=50, random_state=seed)
     # In fewer than two leaves of the default size, boosting would find nothing.
-    booster.set_params(min_samples_leaf=min(max(len(groups[0]) // 10, 2), 20))
+    booster.set_params(min_samples_leaf=min(max(len(groups[0]) // 4, 2), 20))
     present = np.unique(groups[1]).tolist()
     for fitted, tested in ((known, new), _with_pairs(known, new, np.flatnonzero(~labelled))):
         # Gradient boosting fails for a column without any value, which tells nothing.

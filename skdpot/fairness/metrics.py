@@ -171,7 +171,7 @@ def group_auc(
         intersections.
     estimator : classifier, default=None
         None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`, with smaller leaves for
-        fewer than 200 rows.
+        fewer than 100 rows.
     cv : int, cross-validation generator or iterable, default=5
         Folds; a number of folds is shuffled and stratified by group. Rows are scored by
         classifiers that were not trained on them.
@@ -228,7 +228,7 @@ def group_auc(
         X, categorical = _as_numbers(X)
         estimator = HistGradientBoostingClassifier(categorical_features=categorical)
         # In fewer than two leaves of the default size, boosting would find nothing.
-        estimator.set_params(min_samples_leaf=min(max(len(kept) // 10, 2), 20))
+        estimator.set_params(min_samples_leaf=min(max(len(kept) // 5, 2), 20))
     # Not every classifier draws; a clone leaves the user's own object as it is.
     if "random_state" in estimator.get_params():
         estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
