@@ -94,7 +94,6 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, None, None, "FairBarycenterPreprocessor needs the sensitive attribute of every"),
         (FRAME, "salary", None, "X has no column 'salary'. Its columns are"),
         (FRAME, ["sex", 0], None, "one column of X, or several different ones"),
-        (FRAME, [], None, "one column of X, or several different ones"),
         (FRAME, True, None, "must be names or positions"),
         (FRAME, "hole", None, "contains NaN"),
         (FRAME, None, ["f", "m", None] * 2, "contains NaN"),
