@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 from scipy.stats.contingency import crosstab
 
+from skdpot._base import warn_user
 from skdpot.fairness._conditional_models import least_decimals
 from skdpot.privacy.checks import to_display
 from skdpot.tables import NUMERIC, Column, column_index, simplest_number
@@ -113,6 +114,25 @@ def read_computed(declared: Any, columns: list[Column]) -> tuple[ComputedColumn,
             ) from error
         found.append(ComputedColumn(place, of, function, f"{columns[place].name} = {formula}"))
     return tuple(found)
+
+
+def warn_of_false(computed: tuple[ComputedColumn, ...], codes: np.ndarray) -> None:
+    """Warn of functions that more than 5 % of the rows, which are not private, break.
+
+    Those that are found, and hold but for differences that rows keep, are not told.
+    """
+    for column in computed:
+        own, most = codes[:, column.position], 0.05
+        wrong = _differ(own, column.values(codes), least_decimals(own)).mean()
+        if wrong > most and column.is_exact:
+            warn_user(f"computed: {column.text} is wrong for {wrong:.0%} of the rows. Correct it.")
+
+
+def _differ(own: np.ndarray, found: np.ndarray, decimals: int) -> np.ndarray:
+    """Tell where values differ by more than rounding."""
+    # The last digit, and rounding of values that were written in single precision.
+    unit = 0.51 * 10.0**-decimals if decimals < 15 else 0.0
+    return np.abs(own - found) > unit + 1e-6 * np.abs(own)
 
 
 def _evaluated(arguments: list[np.ndarray], *, formula: str, names: list[str]) -> np.ndarray:
@@ -359,9 +379,7 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
         return None
     has_gaps = bool(gaps.mean() > 1 - _EXPLAINED)
     own, found = own[both], found[both]
-    # The last digit, and rounding of values that were written in single precision.
-    unit = 0.51 * 10.0**-draft.decimals if draft.decimals < 15 else 0.0
-    errors = np.abs(own - found) > unit + 1e-6 * np.abs(own)
+    errors = _differ(own, found, draft.decimals)
     counts = np.unique(own, return_counts=True)[1]
     if len(counts) <= min(50, len(own) / 4) or column.kind != NUMERIC:
         # Of a value that nearly all rows have, there must be exceptions that are told.

@@ -231,8 +231,8 @@ class ConditionalMap:
         shares = self.weights if self.coupling == "monotone" else np.array([0.0, 1.0])
         features = np.empty((len(shares), self.steps[-1].last, len(codes)))
         for step in self.steps:
-            # Contiguous, for the searches and comparisons of its values.
-            column = np.ascontiguousarray(images[:, step.position])
+            # Contiguous, for the searches and comparisons of its values; a copy of the only column.
+            column = images[:, step.position].copy()
             place = uniforms(keys, first_draw(step.position, "place"))
             states, scores = read(step.parts, column, place)
             if step.moves:
@@ -642,6 +642,8 @@ def found_pairs(
     # It takes no more categories; they are numbers then.
     categorical = [column.kind == NOMINAL and len(column.values) <= 255 for column in columns]
     booster = HistGradientBoostingClassifier(early_stopping=False, max_iter=50, random_state=seed)
+    # In fewer than two leaves of the default size, boosting would find nothing.
+    booster.set_params(min_samples_leaf=min(max(len(groups[0]) // 4, 2), 20))
     present = np.unique(groups[1]).tolist()
     for fitted, tested in ((known, new), _with_pairs(known, new, np.flatnonzero(~labelled))):
         # Gradient boosting fails for a column without any value, which tells nothing.

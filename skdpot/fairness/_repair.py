@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_of_few, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
-from skdpot.fairness._computed import ComputedColumn
+from skdpot.fairness._computed import ComputedColumn, warn_of_false
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
@@ -40,7 +40,7 @@ from skdpot.fairness._supports import (
     row_keys,
     uniforms,
 )
-from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
@@ -309,7 +309,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
             if place is None:
                 raise ValueError(
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
-                    f"columns: {names}."
+                    f"columns that need them: {names}."
                 )
             is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
             ends = (pair[0], pair[-1]) if is_range else pair
@@ -514,9 +514,24 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     # Counts by group and cell. A replaced record leaves one of them and joins another: they change
     # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
     counts = release.add_noise(release.values(*private_points(rows)), source)
-    noise = release.standard_deviation * math.sqrt(counts.size)
-    warn_of_few(counts.sum(), noise, rows.n_records)
     return map_of_counts(fair, release, public, counts)
+
+
+def warn_of_bounds(columns: Iterable[Column], cells: Iterable[np.ndarray], n_records: int) -> None:
+    """Warn if nearly all released counts of a column's cells are at a bound that is not 0.
+
+    Many columns are 0 in most rows. No private value is read.
+    """
+    at_bounds, nearly_all = [], 0.95
+    for column, counts in zip(columns, cells, strict=False):
+        ends = counts[0] if column.low else 0.0, counts[-1]
+        if column.kind == NUMERIC and max(ends) > nearly_all * max(counts.sum(), n_records / 2):
+            at_bounds.append(column.name)
+    if at_bounds and not useless_releases_are_allowed():
+        warn_user(
+            f"nearly all that the release counts of {at_bounds} is at one of the bounds: compare "
+            "bounds with the unit of the values."
+        )
 
 
 def open_repair(fair: Any, rows: RepairRows) -> FairMap:
@@ -530,12 +545,11 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
         moved = to_be_moved(codes, rows.every, rows.computed)
         n_changed = fitted.transport.n_changed(moved, groups, row_keys(seed, codes))
-    # Fewer rows are taken for an example.
-    if not n_changed and len(fitted.groups.names) > 1 and len(codes) >= 200:
+    if not n_changed and len(fitted.groups.names) > 1:
         warn_user(
             "the repair changes no row. No classifier distinguishes the groups in held-out rows by "
-            "more than chance, or a map from so few rows would make them easier to find. With "
-            "ConditionalRepair(tol=0), rows are moved in any case."
+            "more than chance, or a map from so few rows would make them easier to find. "
+            "ConditionalRepair(tol=0), or for few rows method='support', moves rows in any case."
         )
     return replace(fitted, n_changed=n_changed)
 
@@ -553,6 +567,7 @@ def _open_map(fair: Any, rows: RepairRows) -> FairMap:
     # Wrong weights raise before anything is computed.
     group_weights(fair.weights, groups.sizes, groups.names)
     rng = check_random_state(fair.random_state)
+    warn_of_false(rows.computed, rows.codes)
     codes, columns = to_be_moved(rows.codes, rows.every, rows.computed), rows.columns
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng)
@@ -599,6 +614,11 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
+    of_sum = release.standard_deviation * math.sqrt(counts.size)
+    warn_of_few(counts.sum(), of_sum, rows.n_records)
+    ranked = [column for column in rows.columns if column.kind != NOMINAL]
+    others = [tuple({*range(counts.ndim)} - {axis}) for axis in range(1, counts.ndim)]
+    warn_of_bounds(ranked, map(counts.sum, others), rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -634,6 +654,8 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     A map is tried on rows drawn from the release, and another one if what that shows is not clear.
     """
     rng = check_random_state(fair.random_state)
+    counts = (released.n_records * shares for *_, shares, _ in released.merged_cells(0.0))
+    warn_of_bounds(rows.columns, counts, rows.n_records)
     found = map_of_sketch(fair, release, rows, released, rng)
     transport = found.transport
     assert isinstance(transport, ConditionalMap)
