@@ -527,9 +527,11 @@ def even_totals(
         lacking = np.maximum(expected - totals, 0.0)
         lacking /= np.maximum(lacking.max(axis=1, keepdims=True), _TINY)
         moved = np.flatnonzero(rng.uniform(size=len(drawn)) < surplus.ravel()[cells])
-        allowed = lacking[strata[moved]]
-        allowed[np.arange(len(moved)), drawn[moved]] = 1.0
-        drawn[moved] = _chosen(weights_of(moved) * allowed, rng.uniform(size=len(moved)))
+        # Some records at once: a matrix of all and of 10,000 entries takes a gigabyte.
+        for some in np.array_split(moved, 1 + moved.size * n_entries // 2**23):
+            allowed = lacking[strata[some]]
+            allowed[np.arange(len(some)), drawn[some]] = 1.0
+            drawn[some] = _chosen(weights_of(some) * allowed, rng.uniform(size=len(some)))
 
 
 def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
