@@ -131,8 +131,11 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
         codes = tables.label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
-    if groups is None and len(names) > max(1000, len(X) / 2):
-        raise ValueError("y has a group for nearly every record: make bands of numbers first.")
+    if groups is None and len(names) > max(20, len(X) / 2):
+        raise ValueError(
+            "y has a group for nearly every record: make bands of numbers first. If y is a second "
+            "sample, call private_ot_cost(X, y)."
+        )
     declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):
@@ -330,6 +333,11 @@ class BaseTransportDistance(PrivateEstimator):
         self, space: BoxSpace | SchemaSpace, reg: float | None, divergence: str = "ot"
     ) -> CostSettings:
         """Return the settings of the cost; the default of `reg` depends on the range of costs."""
+        if self.metric in ("euclidean", "cityblock", "chebyshev") and self.order not in (None, 1):
+            raise ValueError(
+                f"order={self.order:g} takes a root, and metric={self.metric!r} has no power: leave "
+                "out order. The Wasserstein distance W_2 has metric='sqeuclidean' and order=2."
+            )
         cost = space.cost(self.metric, self.cost_range)
         low, high = cost.range
         # Published iterations lose all to noise with less regularisation than this.
