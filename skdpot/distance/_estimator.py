@@ -166,10 +166,11 @@ def declared_groups(
         group_sizes = [group_sizes[name] for name in names] if set(names) == {*group_sizes} else []
     if group_sizes is None:
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
-    if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
+    wrong = len(group_sizes) != len(names) or sum(group_sizes) != n_records
+    if wrong or min(group_sizes) < 0:
         raise ValueError(
-            f"group_sizes must give one number for each of the {len(names)} groups, and add up to "
-            f"n_records={n_records}, got {to_display(group_sizes)}."
+            f"group_sizes must give one number above 0 for each of the {len(names)} groups, and "
+            f"add up to n_records={n_records}, got {to_display(group_sizes)}."
         )
     y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
     # As objects: an array of numbers and texts would make all of them texts.
@@ -335,7 +336,7 @@ class BaseTransportDistance(PrivateEstimator):
         """Return the settings of the cost; the default of `reg` depends on the range of costs."""
         if self.metric in ("euclidean", "cityblock", "chebyshev") and self.order not in (None, 1):
             raise ValueError(
-                f"order={self.order:g} takes a root, and metric={self.metric!r} has no power: leave "
+                f"order={self.order:g} takes a root, and metric={self.metric!r} is no power: leave "
                 "out order. The Wasserstein distance W_2 has metric='sqeuclidean' and order=2."
             )
         cost = space.cost(self.metric, self.cost_range)
@@ -687,6 +688,8 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     >>> round(cost, 2)
     0.67
     """
+    if "groups" in options:
+        raise TypeError("private_ot_cost has the groups X and Y: leave out groups.")
     if options.get("schema") is not None:
         schema = tables.read_schema(options["schema"])
         X, Y = (_declared_values(table, schema) for table in (X, Y))

@@ -369,6 +369,28 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
+    def clipped_columns(self) -> list[Any]:
+        """Return the columns of which nearly all records are missing, or at a bound that is not 0.
+
+        Many columns are 0 in most records.
+        """
+        released, schema, found = self.statistics, self.space.schema, []
+        n_cells, counts = released["n_cells"], released["counts"].sum(axis=1)
+        # Of a count, and of the number of records, as `released_size` estimates it.
+        noise = released["deviations"][0] * math.sqrt(schema.n_classes)
+        noise *= 1 + (1 / n_cells).sum() ** -0.5
+        for j, of_cells in zip(
+            schema.features, np.split(counts, np.cumsum(n_cells)[:-1]), strict=True
+        ):
+            column = schema.columns[j]
+            ends = [-1] * column.missing
+            # Columns of a few numbers may have one of them alone.
+            if column.kind == NUMERIC and column.n_known > 8:
+                ends += [0] * (column.low != 0) + [-1 - column.missing]
+            if any(of_cells[k] > 0.99 * self.n_records - 2 * noise for k in ends):
+                found.append(column.name)
+        return found if self.n_records > 40 * noise else []
+
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.
 

@@ -25,7 +25,7 @@ from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudget, SketchSeries
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
-from skdpot.privacy.noise import NoiseSource
+from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
@@ -670,7 +670,7 @@ class VectorSketch(BaseEstimator):
         if training is not None:
             # Raises where there can be no such network.
             validate_parameters(training)
-            load_engine().Trainer(training, space).new_network(0)
+            load_engine().Trainer(training, space).start(make_source(0))
         return release
 
     def _moves(self, encoder: Encoder) -> Moves:
