@@ -132,10 +132,8 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
     if groups is None and len(names) > max(20, len(X) / 2):
-        raise ValueError(
-            "y has a group for nearly every record: make bands of numbers first. If y is a second "
-            "sample, call private_ot_cost(X, y)."
-        )
+        instead = "make bands of numbers first, or compare two samples by private_ot_cost(X, Y)"
+        raise ValueError(f"y has a group for nearly every record: {instead}.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):
@@ -166,8 +164,7 @@ def declared_groups(
         group_sizes = [group_sizes[name] for name in names] if set(names) == {*group_sizes} else []
     if group_sizes is None:
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
-    wrong = len(group_sizes) != len(names) or sum(group_sizes) != n_records
-    if wrong or min(group_sizes) < 0:
+    if len(group_sizes) != len(names) or sum(group_sizes) != n_records or min(group_sizes) < 0:
         raise ValueError(
             f"group_sizes must give one number above 0 for each of the {len(names)} groups, and "
             f"add up to n_records={n_records}, got {to_display(group_sizes)}."
@@ -335,10 +332,7 @@ class BaseTransportDistance(PrivateEstimator):
     ) -> CostSettings:
         """Return the settings of the cost; the default of `reg` depends on the range of costs."""
         if self.metric in ("euclidean", "cityblock", "chebyshev") and self.order not in (None, 1):
-            raise ValueError(
-                f"order={self.order:g} takes a root, and metric={self.metric!r} is no power: leave "
-                "out order. The Wasserstein distance W_2 has metric='sqeuclidean' and order=2."
-            )
+            raise ValueError("order takes roots of powers: leave it out, or use 'sqeuclidean'.")
         cost = space.cost(self.metric, self.cost_range)
         low, high = cost.range
         # Published iterations lose all to noise with less regularisation than this.

@@ -374,22 +374,20 @@ class ReleasedTable:
 
         Many columns are 0 in most records.
         """
-        released, schema, found = self.statistics, self.space.schema, []
-        n_cells, counts = released["n_cells"], released["counts"].sum(axis=1)
+        schema, n_cells, found = self.space.schema, self.statistics["n_cells"], []
+        noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
         # Of a count, and of the number of records, as `released_size` estimates it.
-        noise = released["deviations"][0] * math.sqrt(schema.n_classes)
         noise *= 1 + (1 / n_cells).sum() ** -0.5
-        for j, of_cells in zip(
-            schema.features, np.split(counts, np.cumsum(n_cells)[:-1]), strict=True
-        ):
+        most = max(0.99 * self.n_records - 2 * noise, 38 * noise)
+        counts = np.split(self.statistics["counts"].sum(axis=1), np.cumsum(n_cells)[:-1])
+        for j, of_cells in zip(schema.features, counts, strict=True):
             column = schema.columns[j]
-            ends = [-1] * column.missing
             # Columns of a few numbers may have one of them alone.
-            if column.kind == NUMERIC and column.n_known > 8:
-                ends += [0] * (column.low != 0) + [-1 - column.missing]
-            if any(of_cells[k] > 0.99 * self.n_records - 2 * noise for k in ends):
+            many = column.kind == NUMERIC and column.n_known > 8
+            inner = slice(many and column.low != 0, len(of_cells) - many - column.missing)
+            if np.delete(of_cells, inner).max(initial=0.0) > most:
                 found.append(column.name)
-        return found if self.n_records > 40 * noise else []
+        return found
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
-from joblib import Parallel, delayed
-from joblib import hash as hash_of
 from scipy.special import betainccinv, betaincinv
 from tqdm.auto import tqdm
 
@@ -242,10 +241,10 @@ def collect(
             n_seeds = 1 if vectorized else size
             # Drawn here and not by workers, so that the division of work does not matter.
             seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
-            tasks.append(delayed(run)(release, data, size, seeds))
+            tasks.append(joblib.delayed(run)(release, data, size, seeds))
     # For tqdm, None hides a bar on what is no terminal.
     with tqdm(tasks, desc="releases", disable=None if verbose is None else not verbose) as watched:
-        chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
+        chunks = joblib.Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
     halves = chunks[: len(sizes)], chunks[len(sizes) :]
     if vectorized:
         return Outcomes(_joined(halves[0])), Outcomes(_joined(halves[1]))
@@ -652,7 +651,7 @@ def audit(
         raise TypeError(f"release must be callable, got {type(release).__name__}.")
     if not isinstance(n_trials, (int, np.integer)) or n_trials < 20:
         raise ValueError(f"n_trials must be an integer of 20 or more, got {n_trials!r}.")
-    before = [result_of(partial(hash_of, each), None) for each in (data, neighbour)]
+    before = [result_of(partial(joblib.hash, each), None) for each in (data, neighbour)]
     outcomes = collect(
         release,
         (data, neighbour),
@@ -662,7 +661,7 @@ def audit(
         random_state=random_state,
         verbose=verbose,
     )
-    if before != [result_of(partial(hash_of, each), None) for each in (data, neighbour)]:
+    if before != [result_of(partial(joblib.hash, each), None) for each in (data, neighbour)]:
         raise ValueError("release changed its data, and so later outputs: have it copy them.")
     same = "data and neighbour are equal" if None is not before[0] == before[1] else ""
     if same or len({atom for part in outcomes for atom in part.atoms()}) == 1:
