@@ -729,10 +729,10 @@ class ImageSketch(VectorSketch):
         if not isinstance(self.augment, dict):
             return self.augment and encoder.usual_moves
         names = ("bend", "rotation", "scale", "shift")
-        sizes = (isinstance(x, Real) and 0 <= float(x) < 1e3 for x in self.augment.values())
+        sizes = (isinstance(x, Real) and 0 <= float(x) < 4 for x in self.augment.values())
         if not set(self.augment) <= set(names) or not all(sizes):
             raise ValueError(
-                "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
-                f"names {list(names)}; got {self.augment!r}."
+                "augment must be None, 'auto' or a dictionary of numbers from 0 to 4, rotations in "
+                f"radians, by the names {list(names)}; got {self.augment!r}."
             )
         return {name: float(self.augment.get(name, 0.0)) for name in names}
