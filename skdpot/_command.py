@@ -18,6 +18,7 @@ import numpy as np
 
 from skdpot import __version__
 from skdpot.privacy import PrivacyLedger, Receipt
+from skdpot.privacy.checks import check_memory, draft_of
 
 _STATUS = (
     "Exit status: 0 if all is done; 1 if it failed and nothing was charged; 2 if the command line "
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # The options of a command line stand for arguments of Python.
             text = str(error).replace("again=True", "--again").replace("pass sep=", "pass --sep ")
             text = text.replace("pass a smaller delta", "give a smaller --delta")
+            text = text.replace("pass labels", "name their column by --labels")
             text = text.replace("pass another encoding", "name it by --encoding")
             # They say that the ledger was charged.
             notes = getattr(error, "__notes__", ())
@@ -75,6 +77,8 @@ def _demo(options: argparse.Namespace) -> None:
 def _show_ledger(options: argparse.Namespace) -> None:
     told: Any
     key = options.key and options.key.read_bytes()
+    if options.out is not None and options.what != "backup":
+        options.error("--out is that of a backup")
     ledger = PrivacyLedger.open(options.ledger, after=options.after, key=key)
     if options.what == "backup":
         copy = options.out or options.ledger.with_name(f"{options.ledger.name}.backup")
@@ -151,6 +155,9 @@ def _synthesize(options: argparse.Namespace) -> None:
     else:
         declared = tables.read_schema(options.schema, options.target)
     if not options.preview:
+        # At least: a number or a reference, and what draws it.
+        n_cells = 50.0 * options.rows * len(declared.columns)
+        check_memory(n_cells, f"a table of {options.rows:,} rows", "Draw fewer --rows.")
         for path in (options.data, options.out):
             suffix_of(path)
         if not options.data.is_file():
@@ -186,10 +193,8 @@ def _synthesize(options: argparse.Namespace) -> None:
             about = f"{options.rows} synthetic people with {len(made)} records"
             names = [options.groups, *names]
         # Nobody shall take a part of a table for all of it.
-        # In the same folder, so that it is renamed and not copied.
-        draft = options.out.with_name(f".unfinished-{options.out.name}")
-        write_table_file(draft, made.set_axis(names, axis=1))
-        os.replace(draft, options.out)
+        with draft_of(options.out) as draft:
+            write_table_file(draft, made.set_axis(names, axis=1))
         if options.report is not None:
             generator.quality().save(options.report)
         print(f"{about}: {options.out}\nFitted release: {place}\n{generator.privacy_guarantee_}")
@@ -280,8 +285,8 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
     groups = options.groups
     person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
     table = read_table_file(options.data, [*declared.columns, *person], **_reading(options))
-    if groups is not None and groups not in table:
-        raise ValueError(f"the table lacks the columns {[groups]}, which names people.")
+    if groups is not None and (groups not in table or groups in declared.names):
+        raise ValueError(f"--groups {groups!r} must be a column that only the table has.")
     people = None if groups is None else table.pop(groups)
     others = [name for name in table.columns if name not in declared.names]
     # A first line that has all names of the schema consists of names, and not of private values.
@@ -294,12 +299,12 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
     """Return the ledger of a command line, created if a budget is given; or raise."""
     path, key = options.ledger, options.key and options.key.read_bytes()
     if path is None:
-        if options.budget is not None:
-            raise ValueError("--budget is that of a ledger: name its file with --ledger.")
+        if options.budget or key or options.neighbouring:
+            raise ValueError("--budget, --key and --neighbouring are of a ledger: add --ledger.")
         return None
     if path.exists():
-        if options.budget is not None:
-            raise ValueError(f"{path} exists and has a budget: leave out --budget.")
+        if given := [f"--{each}" for each in ("budget", "neighbouring") if getattr(options, each)]:
+            raise ValueError(f"{path} exists, and has its own: leave out {' and '.join(given)}.")
         return PrivacyLedger.open(path, key=key)
     if options.budget is None:
         raise ValueError(
@@ -308,7 +313,8 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
         )
     # A preview writes nothing: its ledger is in a temporary file.
     place = None if options.preview else path
-    return PrivacyLedger(*options.budget, path=place, key=key, neighbouring=options.neighbouring)
+    relation = options.neighbouring or options.relation
+    return PrivacyLedger(*options.budget, path=place, key=key, neighbouring=relation)
 
 
 def _check_new(*paths: Path | None, beside: Path | None = None) -> None:
@@ -333,18 +339,11 @@ def _say(*lines: str) -> None:
         print(f"skdpot: {line}", file=sys.stderr)
 
 
-def _positive(text: str) -> float:
+def _positive(text: str, kind: type = float, what: str = "number above 0") -> Any:
     with suppress(ValueError):
-        if 0 < float(text) < float("inf"):
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0.")
-
-
-def _count(text: str) -> int:
-    with suppress(ValueError):
-        if int(text) > 0:
-            return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows.")
+        if 0 < kind(text) < float("inf"):
+            return kind(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a {what}.")
 
 
 def receipt(text: str) -> Receipt:
@@ -364,7 +363,10 @@ def _parser() -> argparse.ArgumentParser:
         return made.add_argument
 
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
-    budget: dict[str, Any] = {"type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA")}
+    count = partial(_positive, kind=int, what="number of rows")
+    # Laplace noise needs no delta.
+    amount = {"type": lambda text: 0.0 if text in ("0", "0.0") else _positive(text)}
+    budget: dict[str, Any] = {**amount, "nargs": 2, "metavar": ("EPSILON", "DELTA")}
     budget["help"] = "create the ledger, with this budget"
     key: dict[str, Any] = {**file, "help": "file with the key of the ledger, if it has one"}
     command(_demo, "demo", "release a number and rows of simulated data, in seconds")
@@ -373,7 +375,7 @@ def _parser() -> argparse.ArgumentParser:
     def add_reading(add: Any) -> None:
         add("--sep", type=lambda text: text.replace("\\t", "\t"), default=",", metavar="CHARACTER",
             help="separates the fields of a .csv file (default: a comma)")  # fmt: skip
-        add("--decimal", default=".", metavar="CHARACTER", help="its decimal point")
+        add("--decimal", default=".", choices=(".", ","), help="its decimal point")
         add("--encoding", default="utf-8-sig", help="its encoding (default: UTF-8)")
         add("--na", action="append", default=[], metavar="TEXT",
             help="a further text that stands for a missing value; may be repeated")  # fmt: skip
@@ -396,8 +398,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, required=True, metavar="JSON", help="must not exist")
 
     add = command(_part, "part", "release an owner's part of sums of several owners, charged to "
-                  "her ledger; the file may be published", neighbouring="replace_one",
-                  preview=False)  # fmt: skip
+                  "her ledger; the file may be published", neighbouring=None,
+                  relation="replace_one", preview=False)  # fmt: skip
     add("data", type=Path, help="her private rows: .csv or .parquet")
     add_reading(add)
     add("--agreement", type=Path, required=True, metavar="JSON",
@@ -421,7 +423,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command(_synthesize, "synthesize", "make a synthetic table from a private one, with "
                   "differential privacy for every row; first shows the price and the expected "
-                  "errors")  # fmt: skip
+                  "errors", relation="add_remove")  # fmt: skip
     add("data", type=Path, help="the private table: .csv or .csv.gz, or .parquet with pyarrow")
     add_reading(add)
     add("--schema", required=True, metavar="JSON",
@@ -429,7 +431,7 @@ def _parser() -> argparse.ArgumentParser:
         "them with noise, for a tenth of the budget")  # fmt: skip
     add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
     add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
-    add("--rows", type=_count, metavar="N",
+    add("--rows", type=count, metavar="N",
         help="number of rows to draw: a round number. With --groups, of people, each with all of "
         "their rows")  # fmt: skip
     add("--out", **file, help="the synthetic table: .csv or .parquet")
@@ -439,14 +441,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--ledger", **file, help="ledger to charge")
     add("--key", **key)
     add("--budget", **budget)
-    add("--neighbouring", choices=("add_remove", "replace_one"), default="add_remove",
+    add("--neighbouring", choices=("add_remove", "replace_one"),
         help="relation of a new ledger; samplers and distances need replace_one, which may double "
-        "the noise here (default: %(default)s)")  # fmt: skip
+        "the noise here (default: add_remove)")  # fmt: skip
     add("--save", **file, help="the fitted generator; you may publish it, too (default: OUT.npz)")
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
-    add("--records", type=_count, metavar="N",
+    add("--records", type=count, metavar="N",
         help="public guess of the number of rows (with --groups, of people), for the expected "
         "errors (default: --rows)")  # fmt: skip
     return parser

@@ -104,7 +104,8 @@ def test_kernels_can_be_compiled_in_advance(capsys):
         "", "nonsense", "--warm", "ledger", f"{OF_TABLE}", f"{OF_TABLE} --rows 5 --out made.csv",
         f"{OF_TABLE} --epsilon 0 --rows 5 --out made.csv", f"{OF_TABLE} --epsilon 1 --out made.csv",
         f"{OF_TABLE} --epsilon 1 --rows 0 --out made.csv", f"{OF_TABLE} --epsilon 1 --preview",
-        "ledger report none.sqlite --after nothing",
+        "ledger report none.sqlite --after nothing", "ledger report none.sqlite --out copy",
+        f"{OF_TABLE} --epsilon 1 --decimal ;",
     ],
 )  # fmt: skip
 def test_a_wrong_command_line_is_explained(arguments, capsys):

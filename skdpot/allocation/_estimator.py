@@ -412,6 +412,9 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         bounds = (self.target_bounds, self.source_bounds)
         network = read_network(X, self.adjacency, *bounds, private=private)
         check_feasible(network)
+        ends, sources = network.targets, network.sources
+        if private and not (ends.upper[ends.nodes] * sources.upper[ends.neighbours]).any():
+            raise ValueError("nothing was charged: no edge has bounds above 0 at both ends.")
         return network
 
     def _load(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot._base import make_bar
+from skdpot._base import make_bar, warn_of_few
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.checks import check_memory
@@ -385,7 +385,10 @@ class GridRelease(NoisyRelease):
         return counts
 
     def run(self, X, source):
-        return self.read(self.add_noise(self.values(X, self.groups.codes), source))
+        noisy = self.add_noise(self.values(X, self.groups.codes), source)
+        noise = self._noise.standard_deviation * math.sqrt(noisy.size)
+        warn_of_few(noisy.sum(), noise, self.groups.n_records)
+        return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:
         """Return what is computed from the sum of all parts; a function of the release."""

@@ -29,7 +29,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, warn_user
+from skdpot._base import PrivateEstimator, warn_of_few, warn_user
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
@@ -366,6 +366,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
         noisy = release.run(private_counts(self, rows, edges), plan.source)
         # No private value is read from here.
+        noise = release.standard_deviation * math.sqrt(noisy.size)
+        warn_of_few(noisy.sum(), noise, rows.n_records)
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_user
+from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_of_few, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._computed import ComputedColumn
@@ -508,10 +508,14 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
         # The sketch of the columns and the group. Its own recipe divides the budget, and says by
         # how much each of its counts and sums may change.
         records = SimpleNamespace(values=private_codes(rows, release.space.schema))
-        return map_of_table(fair, release, public, release.run(records, source))
+        released = release.run(records, source)
+        warn_of_few(released.n_records, release.noise_of_counts, rows.n_records)
+        return map_of_table(fair, release, public, released)
     # Counts by group and cell. A replaced record leaves one of them and joins another: they change
     # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
     counts = release.add_noise(release.values(*private_points(rows)), source)
+    noise = release.standard_deviation * math.sqrt(counts.size)
+    warn_of_few(counts.sum(), noise, rows.n_records)
     return map_of_counts(fair, release, public, counts)
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from datetime import date, timedelta
 from functools import partial
 from itertools import combinations
 from numbers import Integral
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound, max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
-from skdpot.privacy.checks import refuse_other_rows
+from skdpot.privacy.checks import redact_errors, refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
 
@@ -345,11 +346,11 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
 def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -> list[np.ndarray]:
     """Return the finite scores of each of two or more groups, or raise."""
     refuse_other_rows(scores, {"sensitive_features": sensitive_features})
-    scores = column_or_1d(scores)
+    scores = redact_errors(lambda: column_or_1d(scores), "scores must be real numbers.")
     if scores.dtype.kind not in "buif" or not np.isfinite(scores).all():
         raise ValueError(
-            "scores must be finite numbers; they are text, or contain NaN or infinity, in an array "
-            f"of {scores.dtype}."
+            "scores must be finite numbers; they are text or dates, or contain NaN or infinity, in "
+            f"an array of {scores.dtype}."
         )
     # Rows of groups that are left out have no number.
     groups = check_groups(scores, sensitive_features, min_group_size)
@@ -364,7 +365,7 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
     """
     table = Table(X)
     X = table.X
-    if table.container == "array" and X.dtype.kind != "O":
+    if table.container == "array" and X.dtype.kind not in "OcmM":
         return X.toarray() if sparse.issparse(X) else X, None
     columns, categorical = [], []
     for j in range(X.shape[1]):
@@ -372,7 +373,10 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
         try:
             columns.append(values.astype(np.float64))
             categorical.append(False)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
+            # As words they would have no order, and a model could not learn from new ones.
+            if any(isinstance(value, date | timedelta | complex) for value in values):
+                raise TypeError("X holds dates or complex numbers: make numbers of them.") from None
             words, codes = np.unique([str(value) for value in values], return_inverse=True)
             missing = [is_missing(value) for value in values]
             columns.append(np.where(missing, np.nan, codes.astype(np.float64)))

@@ -8,7 +8,6 @@ import copy
 import io
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from skdpot.generative._records import FittedRecords, TableSpace, record_space
 from skdpot.generative._table import TableSketch
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import PrivacyGuarantee
+from skdpot.privacy.checks import draft_of
 from skdpot.tables import CONTAINERS, TableSchema, read_schema
 
 _FORMAT, _VERSION = "skdpot generator", 4
@@ -262,20 +262,13 @@ def write_generator(path: str | os.PathLike[str], header: dict[str, Any], arrays
         little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         np.lib.format.write_array(file, little, (1, 0), allow_pickle=False)
         members[f"{name}.npy"] = file.getvalue()
-    # In the same folder, since a file can only be moved at once within a file system.
-    path = Path(os.path.realpath(path))
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(draft, "xb") as target:
-            with ZipFile(target, "w") as archive:
-                for name, data in members.items():
-                    # A ZipInfo without a time has the earliest one, which is always the same.
-                    archive.writestr(ZipInfo(name), data)
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft_of(Path(os.path.realpath(path))) as draft, open(draft, "xb") as target:
+        with ZipFile(target, "w") as archive:
+            for name, data in members.items():
+                # A ZipInfo without a time has the earliest one, which is always the same.
+                archive.writestr(ZipInfo(name), data)
+        target.flush()
+        os.fsync(target.fileno())
 
 
 def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, make_bar, warn_user
+from skdpot._base import PrivateEstimator, make_bar, warn_of_uncounted, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -500,11 +500,7 @@ class DPSinkhornGenerator(BaseGenerator):
             return self
         counted, is_table = max(round(self.n_records_), 1), self.schema is not None
         if replace(plan, n_records=-(-counted // (4 if is_table else 1))).refusal:
-            warn_user(
-                f"the release counts about {counted:,} records, too few for it to be of use. A "
-                "record with a value that is not declared, or has another type, counts nowhere: "
-                "compare the records with the declarations."
-            )
+            warn_of_uncounted(counted, "records, too few for it to be of use with this epsilon")
         elif is_table and (clipped := released.clipped_columns()):
             warn_user(
                 f"nearly all released records of {clipped} are at a bound, or missing: compare "

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpot.privacy.checks import check_count
+
 _FORMAT = "skdpot agreement 1"
 # Settings of a computer, which owners do not agree about.
 _OF_ONE_COMPUTER = ("ledger", "n_jobs", "random_state", "verbose")
@@ -77,14 +79,16 @@ class Agreement:
                 "PrivateSinkhornDistance and a DPSinkhornGenerator have some."
             )
         self.owners = () if isinstance(owners, str) else tuple(owners)
-        if len(self.owners) < 2 or not all(isinstance(one, str) and one for one in self.owners):
-            raise ValueError("owners must be the names of two or more owners, as texts.")
-        if len(set(self.owners)) < len(self.owners):
-            raise ValueError(f"the names of owners must differ, got {list(self.owners)}.")
-        self.n_records = int(n_records)
-        if hasattr(columns, "shape"):
+        texts = {one for one in self.owners if isinstance(one, str) and one}
+        if len(texts) < max(len(self.owners), 2):
+            raise ValueError("owners must be the names of two or more owners, different texts.")
+        self.n_records = check_count("n_records", n_records)
+        if len(getattr(columns, "shape", ())) == 2:
             columns = list(getattr(columns, "columns", ())) or columns.shape[1]
-        self.columns = columns if isinstance(columns, int) else list(columns)
+        names = list(range(columns) if isinstance(columns, int) else columns)
+        self.columns = columns if isinstance(columns, int) else names
+        if isinstance(columns, str) or len(set(names)) < len(names):
+            raise ValueError("columns must be their number, or a list of different names.")
         told = {
             "format": _FORMAT,
             "estimator": _as_json(make()),

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
-from skdpot.privacy.checks import silence, to_display
+from skdpot.privacy.checks import draft_of, silence, to_display
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, keyed_source
 
@@ -124,8 +125,8 @@ def make_part(
             f"{list(agreement.owners)}."
         )
     target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent}: nothing was charged.")
+    if not os.access(target.parent, os.W_OK):
+        raise FileNotFoundError(f"nothing was charged: there is no folder {target.parent} for it.")
     # A part must not replace a file of the ledger.
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
     places = {target.resolve(), target.parent.resolve() / target.name}
@@ -140,6 +141,9 @@ def make_part(
             message = f"{target} is no part, and would be replaced: nothing was charged."
             raise FileExistsError(message) from None
     estimator, plan = agreement._planned()
+    grouped = any(getattr(estimator, name, None) is not None for name in ("groups", "classes"))
+    if labels is None and grouped and getattr(estimator, "sensitive_features", None) is None:
+        raise ValueError("the agreement needs the group of every row: pass labels.")
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))
@@ -165,14 +169,18 @@ def make_part(
             "release, which is charged."
         )
     plan.charge_to(ledger, token=token)
-    with np.errstate(all="ignore"):
-        sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))
-    _write(target, agreement, [owner], sums)
+    try:
+        with np.errstate(all="ignore"):
+            sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))
+        _write(target, agreement, [owner], sums)
+    except BaseException as error:
+        error.add_note("The ledger was charged. The same rows give the part again at no cost.")
+        raise
     return target
 
 
 def add_parts(
-    paths: Sequence[str | os.PathLike],
+    paths: Sequence[str | os.PathLike] | str | os.PathLike,
     *,
     agreement: Agreement | None = None,
     path: str | os.PathLike | None = None,
@@ -185,7 +193,7 @@ def add_parts(
 
     Parameters
     ----------
-    paths : sequence of str or Path
+    paths : sequence of str or Path, or str or Path
         The files of all owners, one of each; or the one file that `path` wrote.
     agreement : Agreement, default=None
         If given, the parts must be of this agreement.
@@ -229,7 +237,8 @@ def add_parts(
     >>> bool(add_parts(files).distance_ < 1)
     True
     """
-    found = [_read(Path(one)) for one in paths]
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    found = [_read(Path(one)) for one in several]
     if not found:
         raise ValueError("there are no parts: give the files of all owners.")
     texts = {part["agreement"] for part, _ in found} | ({agreement.text} if agreement else set())
@@ -264,18 +273,12 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
     path = Path(f"{ledger.path}.key")
     if not os.path.lexists(path):
         # Whole on the disk before it has its name: after a crash it could be zeros.
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+        # A key that was made meanwhile stays.
+        with suppress(FileExistsError), draft_of(path, linked=True) as draft:
+            with open(draft, "xb", opener=partial(os.open, mode=0o600)) as file:
                 file.write(_KEY + secrets.token_bytes(32))
                 file.flush()
                 os.fsync(file.fileno())
-            # A key that was made meanwhile stays.
-            with suppress(FileExistsError):
-                os.link(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
     key = b""
     with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
         # A copy from a backup may have lost its mode. That of another account keeps its own.
@@ -294,10 +297,8 @@ def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray
     told = {"format": _FORMAT, "agreement": agreement.text, "owners": owners}
     text = json.dumps(told, sort_keys=True)
     digest = hashlib.sha256(text.encode() + sums.tobytes()).hexdigest()
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(beside, "wb") as file:
+    with draft_of(path) as draft, open(draft, "xb") as file:
         np.savez(file, told=np.array(text), digest=np.array(digest), sums=sums)
-    os.replace(beside, path)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], np.ndarray]:

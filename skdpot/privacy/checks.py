@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import secrets
 import sys
 import threading
 import warnings
@@ -128,6 +129,25 @@ def check_memory(n_bytes: float, what: str, remedy: str) -> None:
             f"nothing was charged: {what} would take about {needed} of memory, too much for the "
             f"{limit} that there are. {remedy}"
         )
+
+
+@contextlib.contextmanager
+def draft_of(path: Path, *, linked: bool = False) -> Iterator[Path]:
+    """Give a draft of a file, which has its name at the end of the block; errors name the file."""
+    # In the same folder, since a file can only be moved at once within a file system.
+    unique = secrets.token_hex(8) + "".join(path.suffixes)
+    draft = path.with_name(f".{path.name}.{unique}")
+    try:
+        yield draft
+        # A link never replaces a file.
+        (os.link if linked else os.replace)(draft, path)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
 def names_of(value: Any, axis: str = "index") -> list[Any]:
@@ -363,7 +383,7 @@ _WITHOUT_QUOTES = (
     "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
     "Input y", "Negative values in data", "Only sparse", "Sparse data", "The feature names",
     "X has ", "X holds dates", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
-    "y should be a 1d",
+    "y should be a 1d", "Expected unique column",
 )  # fmt: skip
 
 

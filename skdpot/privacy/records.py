@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skdpot.privacy.accounting import RELATIONS
-from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
+from skdpot.privacy.checks import check_choice, check_flag, check_probability, draft_of, real_number
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, charged
 
@@ -130,22 +130,14 @@ class Chain:
     def _new_file(self, path: Path) -> Iterator[sqlite3.Connection]:
         """Give a new database, which has its name when the block ends, unless there is a file."""
         # A file that appears is complete: a process that is killed leaves a draft at most.
-        draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-        try:
-            with one_at_a_time, _explaining_errors(path):
-                # Only its owner can read it, from the first moment on. SQLite gives the same mode
-                # to its files beside it. If the file does not exist then, SQLite says why.
-                with contextlib.suppress(OSError):
-                    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-                new = sqlite3.connect(f"{draft.absolute().as_uri()}?mode=rw", uri=True)
-                with contextlib.closing(new) as file:
-                    yield file
-            # A link fails where there is a file.
-            with _explaining_errors(path):
-                os.link(draft, path)
-        finally:
+        with _explaining_errors(path), draft_of(path, linked=True) as draft, one_at_a_time:
+            # Only its owner can read it, from the first moment on. SQLite gives the same mode
+            # to its files beside it. If the file does not exist then, SQLite says why.
             with contextlib.suppress(OSError):
-                draft.unlink()
+                os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            new = sqlite3.connect(f"{draft.absolute().as_uri()}?mode=rw", uri=True)
+            with contextlib.closing(new) as file:
+                yield file
 
     def read(self, after: Record = ORIGIN) -> list[Record]:
         """Return the records after another one, checked to follow it."""
@@ -282,7 +274,7 @@ def _explaining_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError:
-        raise
+        raise FileExistsError(f"{path} exists, and is not replaced: name another.") from None
     except (sqlite3.Error, OSError) as error:
         # What to do, by words of SQLite's message.
         advice = {

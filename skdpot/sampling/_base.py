@@ -182,6 +182,7 @@ class BaseLocalSampler(
             ),
             unit="user",
             n_records=1,
+            advice="Use a larger epsilon, and outputs that do not all cost the same.",
         )
 
     def _keep(self, plan: ReleasePlan, released: Any) -> None:

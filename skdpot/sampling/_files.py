@@ -440,6 +440,8 @@ def _work(
             _sync(file)
         return task.number, _settle(draft, task)
     except Exception as error:
+        if isinstance(error, OSError) and prefix in str(error.filename):
+            error.filename = task.target
         error.add_note(f"The file is {task.source}.")
         raise
 

@@ -483,10 +483,10 @@ def read_header(path: str | os.PathLike[str], sep: str = ",", encoding: str = "u
     names = _stripped((_csv_rows(path, sep, encoding, 1) or [[]])[0])
     numbers = [number for number in map(number_in_file, names) if isinstance(number, float)]
     # One name may be empty.
-    if len(set(names)) < len(names) or not all(map(math.isnan, numbers)):
+    if not names or len(set(names)) < len(names) or not all(map(math.isnan, numbers)):
         raise ValueError(
             f"the first line of {path.name} must have the names of the columns, but some are "
-            "numbers or occur twice. If it is a record, add a line of names above."
+            "missing, numbers or occur twice. If it is a record, add a line of names above."
         )
     return pandas.DataFrame(columns=names, dtype=object)
 
@@ -512,7 +512,7 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
     """Return ".csv" or ".parquet", which needs pyarrow, or raise."""
     suffix = Path(Path(path).name.lower().replace(".csv.gz", ".csv")).suffix
     if suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{Path(path).name} must end with .csv or .parquet, or .csv.gz.")
+        raise ValueError(f"{Path(path).name or path} must end with .csv or .parquet, or .csv.gz.")
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ImportError(".parquet files need pyarrow: python -m pip install pyarrow.")
     return suffix

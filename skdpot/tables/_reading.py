@@ -117,13 +117,14 @@ def checked_names(table: _frames.Table) -> list:
     # Other names may be private values, for example of a transposed table.
     if not all(isinstance(name, str | Integral) for name in table.names):
         raise TypeError("names of columns must be text or integers; those of X are not.")
+    if len(set(table.names)) < len(table.names):
+        raise ValueError(f"column {max(table.names, key=table.names.count)!r} is there twice.")
     return table.names
 
 
 def _check_names(names: list, declared: list) -> None:
     """Raise unless the columns of a frame are the declared ones, each once."""
-    wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
-    extra = [name for name in names if name not in declared]
+    extra, wrong = [name for name in names if name not in declared], []
     if extra:
         wrong.append(
             f"the table has columns that the schema does not declare: {extra}. Declare them, or "
