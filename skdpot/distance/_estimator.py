@@ -166,8 +166,8 @@ def declared_groups(
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
     if len(group_sizes) != len(names) or sum(group_sizes) != n_records or min(group_sizes) < 0:
         raise ValueError(
-            f"group_sizes must give one number above 0 for each of the {len(names)} groups, and "
-            f"add up to n_records={n_records}, got {to_display(group_sizes)}."
+            f"group_sizes must give one number for each of the {len(names)} groups, none below 0, "
+            f"and add up to n_records={n_records}, got {to_display(group_sizes)}."
         )
     y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
     # As objects: an array of numbers and texts would make all of them texts.

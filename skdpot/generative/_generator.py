@@ -502,10 +502,8 @@ class DPSinkhornGenerator(BaseGenerator):
         if replace(plan, n_records=-(-counted // (4 if is_table else 1))).refusal:
             warn_of_uncounted(counted, "records, too few for it to be of use with this epsilon")
         elif is_table and (clipped := released.clipped_columns()):
-            warn_user(
-                f"nearly all released records of {clipped} are at a bound, or missing: compare "
-                "these columns with their declaration."
-            )
+            advice = "Compare the declaration of these columns with their values."
+            warn_user(f"nearly all records of {clipped} are at a bound, or missing. {advice}")
         elif not is_table and not any(one.is_seen for one in self.quality().classes):
             warn_user("noise hides all classes: compare bounds with the values, or use more rows.")
         elif plan.refuse_useless(None) is None:

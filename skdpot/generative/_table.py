@@ -320,14 +320,11 @@ class SchemaReleases(SketchSeries):
             _schema.found_column(column, counts, labels, size, self.noise)
             for column, counts, (_, labels) in zip(schema.columns, released, counted, strict=True)
         ]
-        of_nothing = [c for c in schema.columns if c in columns and c.values != (False, True)]
-        if of_nothing:
-            warn_user(
-                f"nothing was found of the columns {[c.name for c in of_nothing]}: their schema "
-                "stands for no values. Declare them, leave out identifiers, or use more records."
-            )
+        lost = [c for c in schema.columns if c in columns and c.values != (False, True)]
+        advice = "Declare these columns, leave out identifiers, or use more records."
+        warn_user(f"nothing was found of {[c.name for c in lost]}. {advice}" if lost else None)
         # Clipped to these, numbers that noise hides do no harm, which draws from all ranges would.
-        numbers = [c for c in of_nothing if c.kind == NUMERIC and c.unit is None]
+        numbers = [c for c in lost if c.kind == NUMERIC and c.unit is None]
         columns = [replace(c, low=0, high=1) if c in numbers else c for c in columns]
         schema = replace(schema, columns=tuple(columns))
         space = replace(self.space, schema=schema, is_open=False)

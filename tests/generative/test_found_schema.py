@@ -79,7 +79,7 @@ def check_found(schema):
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_a_schema_is_found_charged_and_can_be_passed_on(table, relation):
     ledger = a_ledger(neighbouring=relation)
-    with pytest.warns(UserWarning, match=r"nothing was found of the columns \['name'\]"):
+    with pytest.warns(UserWarning, match=r"nothing was found of \['name'\]"):
         schema = schema_from(table, 2.0, delta=1e-6, ledger=ledger)
     labels = check_found(schema)
     assert schema["kind"]["integer"] and set(labels["mixed"]) == {True, "x", "y", "other"}
@@ -264,7 +264,7 @@ def test_too_few_records_are_refused_where_their_number_is_public():
 
 def test_of_what_is_not_found_hardly_anything_is_left():
     frame = pd.DataFrame({"a": np.arange(30), "b": ["x"] * 30, "c": [None] * 30})
-    with pytest.warns(UserWarning, match=r"nothing was found of .*'a', 'b', 'c'.* Declare them"):
+    with pytest.warns(UserWarning, match=r"nothing was found of .*'a', 'b', 'c'.* Declare these"):
         schema = schema_from(frame, 0.1)
     assert schema["a"] == {"missing": False, "bounds": [0, 1], "integer": True}
     assert schema["b"]["categories"] == schema["c"]["categories"] == ["other"]

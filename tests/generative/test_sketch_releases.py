@@ -530,16 +530,6 @@ def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
     assert 0 < refused < 15
 
 
-def test_copies():
-    X = np.random.default_rng(0).uniform(size=(30, 2))
-    generator = make_sketch_generator(2.0, random_state=0).fit(X)
-    copy = pickle.loads(pickle.dumps(generator))
-    np.testing.assert_allclose(copy.sample(5), generator.sample(5))
-    with pytest.raises(NotFittedError):
-        clone(generator).sample()
-    assert clone(generator).get_params() == generator.get_params()
-
-
 def test_a_seed_decides_and_without_one_fits_differ():
     X = np.random.default_rng(0).uniform(size=(30, 2))
 

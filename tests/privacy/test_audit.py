@@ -23,10 +23,7 @@ from skdpot.privacy.choices import TOTAL_WEIGHT, BoundedRatioMechanism, scaled_e
 from tests.oracles.privacy_profiles import gaussian_epsilon, gaussian_mu
 from tests.oracles.releases import gaussian, gaussian_vector, laplace, randomised_response
 
-pytestmark = [
-    pytest.mark.experiment,
-    pytest.mark.filterwarnings("ignore:data and neighbour are equal"),
-]
+pytestmark = [pytest.mark.experiment, pytest.mark.filterwarnings("ignore:data and neighbour")]
 
 PROJECTIONS = [WassersteinProjectionSampler, KLProjectionSampler]
 SAMPLERS = [*PROJECTIONS, ExponentialMechanismSampler]

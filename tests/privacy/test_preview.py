@@ -202,8 +202,6 @@ def test_columns_are_a_number_names_or_a_table_without_rows():
     for places in ({"input_points": np.eye(3)}, {"cost_matrix": 1 - np.eye(3)}):
         sampler = WassersteinProjectionSampler(2.0, **places)
         assert str(sampler.preview(50)) == str(sampler.preview(50, 3))
-    with pytest.raises(ValueError, match="add up to n_records=50"):
-        distance.preview(50, group_sizes=[20, 20])
 
 
 def test_a_fit_without_guarantee_has_no_errors():
