@@ -7,7 +7,6 @@ import warnings
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skdpot.generative import CosineEncoder

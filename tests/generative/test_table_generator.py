@@ -352,7 +352,7 @@ BAD_TABLES = {
     "a column is too many": (lambda table: table.assign(x=1), r"declare: \['x'\].*leave them out"),
     "a column occurs twice": (
         lambda table: pd.concat([table, table["age"]], axis=1),
-        "column 'age' is there twice",
+        "column 'age' of X is there twice",
     ),
     "a frame of another kind": (pa.RecordBatch.from_pandas, "X is a pyarrow.lib.RecordBatch; give"),
     "text": (lambda table: table.assign(age="secret"), "'age' .* not numbers.* dates as bounds"),
