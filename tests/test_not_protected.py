@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import warnings
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -489,14 +490,15 @@ def what_is_seen(case, value, capfd):
     return said, heard, charges
 
 
-@pytest.mark.parametrize("every", first_quick([8, 1]))
+@pytest.mark.parametrize("every", first_quick([14, 1]))
 @pytest.mark.parametrize("name", CASES)
 def test_no_value_changes_what_a_private_fit_says_or_costs(name, every, capfd):
     case = CASES[name]
     usual = what_is_seen(case, case.usual, capfd)
     said, _, charges = usual
     assert said is None and len(charges) == 1
-    for value in case.values[::every]:
+    # In quick tests one of its values, or two: another one than of other cases.
+    for value in case.values[zlib.crc32(name.encode()) % min(every, len(case.values)) :: every]:
         assert what_is_seen(case, value, capfd) == usual, type(value)
 
 

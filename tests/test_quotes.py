@@ -274,7 +274,7 @@ def assert_unquoted(case, marks, ways):
 
 # Where another case goes the same way, or test_not_protected.py plants more, it is a long test.
 QUICK = {
-    "distance", "distance, score", "cost", "repair, free", "premium, predict", "vectors, score",
+    "distance", "cost", "repair, free", "premium, predict", "vectors, score",
     "rows", "search", "allocation", "owner", "Laplace", "WassersteinProjectionSampler",
     "SphericalProjectionSampler",
 }  # fmt: skip

@@ -40,15 +40,14 @@ def as_rows(rows: Any, name: str) -> Any:
     """
     if rows is None:
         return None
-    is_plain = isinstance(rows, np.ndarray) or _is_list(rows)
     if sparse.issparse(rows):
         # Other formats cannot be divided by rows.
         rows = rows.tocsr()
-    elif not is_plain and library_of(type(rows), _FRAMES) == "array":
+    elif library_of(type(rows), _FRAMES) == "array" and not _is_list(rows):
         # Frames of unknown libraries may hold an index, or values of other rows.
         if not hasattr(rows, "__array__") or hasattr(rows, "columns"):
             raise _refused(name, type(rows).__name__)
-        rows = redact_errors(lambda: np.asarray(rows), f"{name} cannot be read as an array.")
+        rows = redact_errors(lambda: np.asanyarray(rows), f"{name} cannot be read as an array.")
     # Without a row, types alone decide whether it is refused: this happens before the charge.
     copy_of(take_rows(rows, slice(0)), name)
     return rows
@@ -180,25 +179,17 @@ def _pandas_copy(rows: Any, name: str) -> Any:
             j: _pandas_copy(rows.iloc[:, j], f"column {label!r} of {name}").array
             for j, label in enumerate(rows.columns)
         }
-        made = pd.DataFrame(columns, index=range(len(rows)))
-        made.columns = list(rows.columns)
-        return made
+        return pd.DataFrame(columns, index=range(len(rows))).set_axis(list(rows.columns), axis=1)
     dtype = rows.dtype
     if isinstance(dtype, np.dtype):
         return pd.Series(_array_copy(rows.to_numpy(), name), name=rows.name)
     if isinstance(dtype, pd.CategoricalDtype):
-        codes = rows.cat.codes.to_numpy()
-        used = pd.unique(codes[codes >= 0])
-        if dtype.ordered:
-            used.sort()
-        own = _pandas_copy(pd.Series(dtype.categories.take(used)), name).array
+        used = rows.dropna().drop_duplicates()
+        used = used.sort_values() if dtype.ordered else used
+        own = _pandas_copy(used.astype(dtype.categories.dtype), name).array
         # Categories without an order are sorted, as far as they can be.
         own = pd.Categorical(own, categories=own if dtype.ordered else None, ordered=dtype.ordered)
-        # The last one is that of missing values.
-        renumbered = np.full(len(dtype.categories) + 1, -1)
-        renumbered[used] = own.codes
-        values = pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
-        return pd.Series(values, name=rows.name)
+        return pd.Series(rows.array.set_categories(own.categories), name=rows.name)
     # Types of Arrow may be nested, or have a dictionary of labels that other rows have.
     nested = isinstance(dtype, pd.ArrowDtype) and dtype.kind not in "biufmMU"
     foreign = type(dtype).__module__.partition(".")[0] != "pandas"

@@ -18,12 +18,7 @@ from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import (
-    ParameterGrid,
-    ParameterSampler,
-    RandomizedSearchCV,
-    cross_validate,
-)
+from sklearn.model_selection import ParameterSampler, RandomizedSearchCV, cross_validate
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
@@ -38,13 +33,9 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
-from skdpot.privacy.charging import (
-    ExpectedError,
-    PrivacyGuarantee,
-    ReleasePlan,
-    allow_useless_releases,
-)
-from skdpot.privacy.checks import redact_errors, result_of, silence
+from skdpot.privacy import allow_useless_releases
+from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
@@ -54,12 +45,11 @@ from skdpot.tables import person_codes, refuse_other_rows
 
 @dataclass(frozen=True, eq=False)
 class SearchRecords:
-    """Private records, and the arrays of `params` and `groups`, with one value for each."""
+    """Private records, and the arrays of `params`, with one value for each."""
 
     X: Any
     y: Any
     params: dict[str, Any]
-    groups: Any
     # Further parameters of fits.
     public: dict[str, Any]
     # The number of units that are assigned to blocks: records, or people. A block has none.
@@ -83,7 +73,7 @@ class SearchRecords:
             return None if array is None else made(array)
 
         params = {name: of(values) for name, values in self.params.items()}
-        return SearchRecords(of(self.X), of(self.y), params, of(self.groups), self.public)
+        return SearchRecords(of(self.X), of(self.y), params, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,31 +356,25 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = redact_errors(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
-        # What refits and blocks get differs: cross-validation routes the parameters of a block
-        # itself.
-        fit_params, block_params, groups = self._route(params)
+        n_units, person, groups = n_records, None, params.get("groups")
+        # Groups that no fit takes are for the splitter: then records are protected.
+        if self._route(params).get("groups") is not None and _takes_groups(self.estimator):
+            refuse_other_rows(X, {"groups": groups}, or_new=True)
+            person, names = person_codes(groups, n_records)
+            n_units = len(names)
         if groups is not None and np.shape(groups)[:1] != (n_records,):
             raise ValueError("groups must have one value for each row of X.")
-        n_units, person = n_records, None
-        # Groups that no fit takes are for the splitter: then records are protected.
-        people = fit_params.get("groups")
-        if people is not None and _takes_groups(self.estimator):
-            refuse_other_rows(X, {"groups": people}, or_new=True)
-            person, names = person_codes(people, n_records)
-            n_units = len(names)
         # Without rows, parameters that do not have one value for each record stay as they are.
-        none = metadata_at(X, block_params, indices=np.arange(0))
-        public = {name: value for name, value in block_params.items() if none[name] is value}
-        private = {
-            name: as_rows(value, name) for name, value in block_params.items() if name not in public
-        }
-        groups = as_rows(groups, "groups")
-        return SearchRecords(X, y, private, groups, public, n_units, person)
+        # Cross-validation routes the parameters of a block itself.
+        none = metadata_at(X, params, indices=np.arange(0))
+        public = {name: value for name, value in params.items() if none[name] is value}
+        private = {name: as_rows(params[name], name) for name in params if name not in public}
+        return SearchRecords(X, y, private, public, n_units, person)
 
     def _declared(self, n_records, columns, groups=None):
         # With groups, `n_records` is the number of people: the noise depends on nothing else.
         people = None if groups is None else np.arange(n_records)
-        return SearchRecords(None, None, {}, None, {}, n_records, people)
+        return SearchRecords(None, None, {}, {}, n_records, people)
 
     def _plan(self, data):
         ends = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -522,19 +506,18 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.__dict__.pop("feature_names_in_", None)
 
     def _route(self, params):
-        """Return the parameters of the refit and of blocks, and the groups for splitters."""
+        """Return the parameters of the fit to all records."""
         if get_config()["enable_metadata_routing"]:
-            return process_routing(self, "fit", **params).estimator.fit, params, None
-        fit_params = {name: value for name, value in params.items() if name != "groups"}
-        groups = params.get("groups")
-        if groups is not None and _takes_groups(self.estimator):
+            return process_routing(self, "fit", **params).estimator.fit
+        if params.get("groups") is not None and _takes_groups(self.estimator):
             raise ValueError(LOST_GROUPS)
-        return fit_params, fit_params, groups
+        # They are for the splitter.
+        return {name: value for name, value in params.items() if name != "groups"}
 
     def _refit(self, X, y, params):
         # The rows as they were given, with their index: what the model sees is not protected here.
         X, y = indexable(X, y)
-        fit_params, _, _ = self._route(metadata_at(X, params))
+        fit_params = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         # Transformers may take no y at all.
         targets = [] if y is None else [y]
@@ -563,10 +546,7 @@ def _takes_groups(estimator):
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
-    try:
-        low, high = map(float, score_range)
-    except (TypeError, ValueError):
-        low = high = math.nan
+    low, high = map(real_number, score_range) if len(score_range) == 2 else (math.nan, math.nan)
     # An infinite range would need infinite noise.
     if not (low < high and math.isfinite(high - low)):
         raise ValueError(
@@ -598,19 +578,19 @@ def draw_candidates(param_distributions: Any, count: int, source: NoiseSource) -
     """Return the parameters of candidates, drawn independently from one distribution.
 
     `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are
-    lists; here draws are always with replacement. Equal candidates from lists are one object.
+    lists, so that each draw is its first. Equal candidates from lists are one object.
     """
     # Distributions of SciPy take a RandomState; its 248 bits come from the source of the release.
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
-    if any(hasattr(v, "rvs") for part in sampler.param_distributions for v in part.values()):
-        return [next(iter(sampler)) for _ in range(count)]
-    # Points by position: a sampler draws lists without replacement.
-    grid = ParameterGrid(param_distributions)
-    positions = rng.randint(len(grid), size=count, dtype=np.int64)
-    points = {position: grid[position] for position in set(positions.tolist())}
-    return [points[position] for position in positions.tolist()]
+    for part in sampler.param_distributions:
+        # Arrays make another object at each look.
+        part.update({name: [*v] for name, v in part.items() if getattr(v, "ndim", 0) == 1})
+    known: dict[tuple, dict] = {}
+    drawn = (next(iter(sampler)) for _ in range(count))
+    # What is known is kept, so that no other value has the identity of one of its values.
+    return [known.setdefault((*one, *map(id, one.values())), one) for one in drawn]
 
 
 def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
@@ -649,11 +629,8 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
     trial = clone(trial)
     # Open random states are seeded from the seed of the block. So its randomness does not depend on
     # earlier trials, nor on how many processes share the work.
-    open_states = [
-        path
-        for path, value in sorted(trial.get_params(deep=True).items())
-        if path.rpartition("__")[2] == "random_state" and value is None
-    ]
+    own = trial.get_params(deep=True)
+    open_states = sorted(p for p in own if f"__{p}".endswith("__random_state") and own[p] is None)
     numbers = np.random.SeedSequence(seed).generate_state(len(open_states), np.uint32) >> 1
     trial.set_params(**dict(zip(open_states, numbers.tolist(), strict=True)))
     # Estimators without a random_state draw from the generators of the process.
@@ -662,13 +639,14 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
     # Copies: candidates and blocks must neither affect nor see each other.
-    scoring, cv, public = copy.deepcopy((scoring, cv, records.public))
-    own = records.each(copy_of)
-    given = {"groups": own.groups, "params": public | own.params}
+    given = copy.deepcopy({"scoring": scoring, "cv": cv, "params": records.public})
+    block = records.each(copy_of)
+    given["params"] |= block.params
+    # Without metadata routing, cross-validation takes groups for the splitter, apart.
+    routed = get_config()["enable_metadata_routing"]
+    given["groups"] = None if routed else given["params"].pop("groups", None)
     # A trial of a private estimator has few records; whether it is useful depends on all of them.
     # Processes of a candidate would not be silent, so that it has threads only.
     with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):
-        found = cross_validate(
-            trial, own.X, own.y, scoring=scoring, cv=cv, **given, error_score="raise"
-        )
+        found = cross_validate(trial, block.X, block.y, **given, error_score="raise")
         return np.mean(found["test_score"])

@@ -260,9 +260,8 @@ class BaseLocalSampler(
         plan = self._plan_samples(samples, make_source(self.random_state))
         # Charged once for all users: each of them has these samples.
         released = self._guarded(lambda: self._release(plan, users))
-        # The guarantee changes if random_state was set since the fit.
-        if plan.guarantee != self.privacy_guarantee_:
-            self.privacy_guarantee_ = plan.guarantee
+        # It changes if random_state was set since the fit.
+        self.privacy_guarantee_ = plan.guarantee
         return released
 
     def _read_users(self, X: Any) -> Any:

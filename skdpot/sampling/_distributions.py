@@ -133,11 +133,8 @@ class BaseDistributionSampler(BaseLocalSampler):
         X = validate_private_data(
             self, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
         )
-        if sparse.issparse(X):
-            # The row of a stored entry; only its number is told, never a value.
-            wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
-        else:
-            wrong = np.flatnonzero((X < 0).any(axis=1))
+        # Only the number of a row is told, never a value.
+        wrong = np.flatnonzero((X < 0).sum(axis=1))
         if wrong.size:
             raise ValueError(
                 f"Negative values in data: row {wrong[0]} of X has some. Weights of a distribution "

@@ -224,11 +224,10 @@ def release_files(
                 "on where it stopped, and nothing is charged again."
             )
             raise
+        each_file = zip(names, files, keys.claim["n_users"], strict=True)
         return [
             ReleasedFile(source, target, n_users, keys.results[number], receipts[name])
-            for number, (name, (source, target), n_users) in enumerate(
-                zip(names, files, keys.claim["n_users"], strict=True)
-            )
+            for number, (name, (source, target), n_users) in enumerate(each_file)
         ]
 
 

@@ -125,10 +125,9 @@ class SphericalProjectionSampler(BaseLocalSampler):
             "method_": method,
         }
         # With so small an epsilon, a sample hardly depends on the vector.
-        blind = sphere_base_measure(n_features, 1e-6, order=self.order).cost
+        costs = base.cost, sphere_base_measure(n_features, 1e-6, order=self.order).cost
         # Proposals of rejection take more than samples, which chunks must leave room for.
         doubles = draws.doubles_per_user
-        costs = base.cost, blind
         return UserSamples(draws, costs, attributes, doubles, doubles_per_sample=n_features)
 
     def _validate_users(self, X):
@@ -146,9 +145,8 @@ class SphericalProjectionSampler(BaseLocalSampler):
         return X / np.linalg.norm(X, axis=1, keepdims=True)
 
     def _run(self, plan, data):
-        samples = plan.release
-        draw = partial(_draw, samples.draws, plan.source, samples.n_samples)
-        return self._map(draw, samples, data, np.arange(len(data)))
+        draw = partial(_draw, plan.release, plan.source)
+        return self._map(draw, plan.release, data, np.arange(len(data)))
 
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
@@ -185,14 +183,10 @@ class SphericalProjectionSampler(BaseLocalSampler):
 
 
 def _draw(
-    draws: CapRejection | CapConstruction,
-    source: NoiseSource,
-    n_samples: int,
-    points: np.ndarray,
-    positions: np.ndarray,
+    samples: UserSamples, source: NoiseSource, points: np.ndarray, positions: np.ndarray
 ) -> np.ndarray:
     """Return unit vectors, drawn from the sources of the users at these positions."""
     sources = [source.for_user(position) for position in positions]
     # A caller may have made underflow an error, which the values of a row could raise.
     with np.errstate(all="ignore"):
-        return draws.draw(points, sources, n_samples)
+        return samples.draws.draw(points, sources, samples.n_samples)

@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyLedger, PrivateADMMTransport
-from skdpot.privacy import BudgetExceededError
 from skdpot.published import PrivateMessageADMM
 from skdpot.releases import UTILITY_MECHANISMS, MessageReleases
 from skdpot.transport.consensus import LogUtility
@@ -272,19 +271,6 @@ def test_budgets_of_nodes():
     assert ledger.spent()[0] == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_seeds_and_none(mechanism):
-    (X, S), model = small(epsilon=1.0, mechanism=mechanism, random_state=3)
-    fits = [clone(model).fit(X, source_utilities=S) for _ in range(2)]
-    assert_same_state(*fits)
-    model.set_params(random_state=None)
-    fits = [clone(model).fit(X, source_utilities=S) for _ in range(2)]
-    duals = [of.duals_ for of in fits]
-    if mechanism != "input":
-        # Of randomised response there are few outcomes, which may well be the same.
-        assert not np.array_equal(*duals)
-
-
 def test_pickles_hold_no_utilities():
     (X, S), model = small(epsilon=1.0, random_state=0, mechanism="input")
     held = pickle.dumps(model.fit(X, source_utilities=S))
@@ -413,34 +399,6 @@ def test_matrices_that_come_in_stay_as_they_are(epsilon):
     for before, after in zip(parts, (held.data, held.indices, held.indptr), strict=True):
         np.testing.assert_array_equal(before, after)
     np.testing.assert_allclose(dense, X)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_refused_fit_keeps_the_last(mechanism):
-    ledger = PrivacyLedger(epsilon=2.5, neighbouring="replace_one")
-    (X, S), model = small(mechanism, epsilon=2.0, ledger=ledger)
-    model.fit(X, source_utilities=S)
-    kept = vars(model).copy()
-    with pytest.raises(BudgetExceededError):
-        model.fit(X[:, ::-1])
-    assert vars(model).keys() == kept.keys()
-    assert all(value is kept[name] for name, value in vars(model).items())
-
-
-def test_a_ledger_of_nothing_private_is_refused():
-    (X, _), model = small(ledger=PrivacyLedger(epsilon=2.0, neighbouring="replace_one"))
-    with pytest.raises(ValueError, match="nothing is guaranteed"):
-        model.fit(X)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_part_of_hidden_size_is_refused(mechanism):
-    ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
-    (X, _), model = small(
-        mechanism, epsilon=1.0, ledger=ledger.partition("city", ["north", "south"])["north"]
-    )
-    with pytest.raises(ValueError, match="the part of a unit is not public"):
-        model.fit(X)
 
 
 def test_both_ends_of_an_edge_are_two_secrets():

@@ -332,24 +332,6 @@ def test_labels_of_any_kind_are_found(kind):
 # -----------------------------
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_seeds_reproduce_and_their_absence_does_not(name):
-    X, y = make_groups(10, 6, 7)
-
-    def distances(**params):
-        estimator = PrivateSinkhornDistance(bounds=(0, 1), **MECHANISMS[name] | params)
-        return estimator.fit(X, y).distances_
-
-    np.testing.assert_array_equal(distances(random_state=1), distances(random_state=1))
-    assert (distances(random_state=1) != distances(random_state=2)).any()
-    np.random.seed(0)
-    first = distances()
-    np.random.seed(0)
-    assert (distances() != first).any()
-    state = np.random.RandomState(0)
-    assert (distances(random_state=state) != distances(random_state=state)).any()
-
-
 @pytest.mark.parametrize("further", [{}, {"reg": 0.1, "divergence": "sinkhorn"}])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_results_do_not_depend_on_the_number_of_jobs(name, further):

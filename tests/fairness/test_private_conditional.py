@@ -68,7 +68,8 @@ def test_the_event_that_is_charged_is_that_of_the_noise(seeded):
 
 
 def test_the_guarantee(seeded):
-    guarantee = fit(random_state=None).privacy_guarantee_
+    unseeded = FairBarycenterPreprocessor(**PRIVATE | {"random_state": None})
+    guarantee = unseeded.preview(3000, MANY[:0]).guarantee
     assert (guarantee.epsilon, guarantee.delta) == (1.0, DELTA)
     assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
     assert "the number of rows" in str(guarantee)
@@ -297,9 +298,8 @@ def test_heaps_of_equal_numbers_mark_no_group():
     assert before > 0.75 and after < 0.65
 
 
-def test_a_fit_is_reproducible_and_rows_have_the_images_of_their_keys(seeded):
-    one, other = seeded[0], fit()
-    np.testing.assert_array_equal(one.transform(MANY), other.transform(MANY))
+def test_rows_have_the_images_of_their_keys(seeded):
+    one = seeded[0]
     np.testing.assert_array_equal(one.transform(MANY)[:40], one.transform(MANY[:40]))
     copied = pickle.loads(pickle.dumps(one))
     np.testing.assert_array_equal(one.transform(MANY), copied.transform(MANY))

@@ -197,7 +197,7 @@ def test_numbers_are_repaired_with_their_rows():
     X, labels = shifted_groups((300, 350))
     y = 100 * X[:, 0] + np.random.default_rng(1).normal(size=650)
     frame = pd.DataFrame(X, columns=["x", "y"]).assign(group=labels)
-    fair = FairBarycenterPreprocessor("group", random_state=0)
+    fair = FairBarycenterPreprocessor("group", method=FreeSupport(n_support=100), random_state=0)
     Z, repaired = fair.repair(frame, y)
     assert ks_between_groups(y, sensitive_features=labels) > 0.3
     assert ks_between_groups(repaired, sensitive_features=labels) < 0.05

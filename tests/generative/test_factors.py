@@ -288,8 +288,8 @@ def test_a_parity_of_uneven_columns_leaves_their_shares(rng):
 
 
 def test_questions_that_rotate_are_strong_pairs(rng):
-    n, names = 6000, [*"abcdefghijklmnopqrst"]
-    table = pd.DataFrame(rng.uniform(size=(n, 20)), columns=names)
+    n, names = 6000, [*"abcdefghijkl"]
+    table = pd.DataFrame(rng.uniform(size=(n, 12)), columns=names)
     for k, name in enumerate("abc"):
         table.loc[np.arange(n) % 4 == k, name] = np.nan
     schema = dict.fromkeys(names, {"bounds": (0.0, 1.0), "missing": True})

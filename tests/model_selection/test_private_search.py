@@ -29,7 +29,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
-from skdpot.fairness import FoundGroups
+from skdpot.fairness import FoundGroups, FreeSupport
 from skdpot.privacy import BudgetExceededError, PrivacyGuarantee, PureDpEvent
 from skdpot.privacy.checks import silence
 from skdpot.privacy.choices import SCORE_UNITS
@@ -545,7 +545,9 @@ def test_fit_parameters_go_with_their_records(records):
 @pytest.mark.skipif(IS_SKLEARN_1_7, reason="scores are not given what predictions need")
 def test_sensitive_features_and_groups_are_routed(records, sums):
     X, y = records
-    repair = FairBarycenterPreprocessor(groups=FoundGroups(small="merge"), random_state=0)
+    repair = FairBarycenterPreprocessor(
+        groups=FoundGroups(small="merge"), method=FreeSupport(n_support=5), random_state=0
+    )
     search = odd_search(
         estimator=make_pipeline(repair, LogisticRegression()), grid={"logisticregression__C": [1]},
         n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
@@ -575,12 +577,12 @@ class OfPeople(Odd):
 
 
 PEOPLE = np.arange(N) % 20
+OF_PEOPLE = {"estimator": OfPeople(1.0, 0.0), "grid": {"quality": [1.0]}, "refit": False}
 
 
 def search_of_people(X, y, groups=PEOPLE, **params):
     with config_context(enable_metadata_routing=True):
-        search = odd_search(estimator=OfPeople(1.0, 0.0), refit=False, **params)
-        return search.fit(X, y, groups=groups)
+        return odd_search(**OF_PEOPLE | params).fit(X, y, groups=groups)
 
 
 def test_a_person_with_several_rows_changes_a_sum_by_one_block_at_most(records, sums):
@@ -593,7 +595,7 @@ def test_a_person_with_several_rows_changes_a_sum_by_one_block_at_most(records, 
     assert 0 < changes.max() <= SCORE_UNITS
     # Records of their own are not all in one block.
     with config_context(enable_metadata_routing=True):
-        odd_search(estimator=OfPeople(1.0, 0.0), refit=False).fit(poisoned, y)
+        odd_search(**OF_PEOPLE).fit(poisoned, y)
     assert np.abs(sums[2] - sums[0]).max() > SCORE_UNITS
 
 

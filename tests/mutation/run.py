@@ -74,6 +74,7 @@ TESTS = [
     ),
     *KERNELS,
     "tests/sampling",
+    "tests/test_ritual.py",
 ]
 LEFT_OUT = ["tests/privacy/test_planted_bugs.py", "tests/sampling/test_dask.py"]
 

@@ -65,7 +65,7 @@ def test_no_vector_makes_a_release_fail_or_warn(method):
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_projections_stay_in_the_polytope_whatever_the_distribution(kind):
-    for epsilon in (0.5, 4.0):
+    for epsilon in (0.01, 0.5, 4.0, 200.0):
         sampler = kind(epsilon).fit(np.eye(N_POINTS))
         projections = sampler.project(hostile_distributions())
         assert (projections >= sampler.base_measure_).all()

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 
-from skdpot.privacy import BudgetAccountant, BudgetExceededError, NoGuaranteeWarning
+from skdpot.privacy import NoGuaranteeWarning
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import (
     CentredGaussianDpEvent,
@@ -429,19 +429,6 @@ def test_noise_has_the_scale_of_what_a_record_changes(gradient, neighbouring, mo
     rounded = moved / mechanism.granularity + math.sqrt(mechanism.n_coordinates)
     needed = n_moved * fitted.noise_multiplier_ * rounded
     assert needed <= mechanism.grid_scale <= needed * (1 + 1e-9)
-
-
-def test_a_refused_budget_leaves_what_was_fitted():
-    X, ledger = make_records(), make_ledger(6.0)
-    fitted = make(ledger=ledger, random_state=None).fit(X)
-    losses = fitted.loss_curve_
-    with pytest.raises(BudgetExceededError, match="asked for .* left"):
-        fitted.fit(X)
-    assert len(ledger.entries()) == 1
-    assert fitted.loss_curve_ == losses and len(fitted.sample(3)) == 3
-    accountant = BudgetAccountant(6.0, 1e-4)
-    make(ledger=accountant).fit(X)
-    assert accountant.total()[0] == pytest.approx(5.0)
 
 
 def test_without_noise_there_is_no_guarantee():

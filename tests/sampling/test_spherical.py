@@ -86,15 +86,6 @@ def test_the_direction_of_a_vector_counts_alone(norm):
     np.testing.assert_array_equal(sampler.transform(8 * X), sampler.transform(X))
 
 
-def test_a_vector_without_a_direction_is_named():
-    X = unit_vectors(4, 3)
-    sampler = SphericalProjectionSampler().fit(X)
-    X[2] = 0.0
-    for release in (sampler.transform, sampler.sample, sampler.score):
-        with pytest.raises(ValueError, match="row 2 is all zero, so it has no direction"):
-            release(X)
-
-
 @pytest.mark.parametrize(
     "parameters, message",
     [
