@@ -545,7 +545,8 @@ class ReleasePlan:
         allowed = useless_releases_are_allowed(permit)
         if not allowed and (refusal := self.refusal) is not None:
             raise ValueError(refusal)
-        if (given := self.guarantee) is not None and (given.delta > 0.01 or given.epsilon > 700):
+        given, largest = self.guarantee, math.inf if allowed else 700
+        if given is not None and (given.delta > 0.01 or given.epsilon > largest):
             return (
                 f"{self.label}: an epsilon of {given.epsilon:g} with a delta of {given.delta:g} "
                 "allows to publish records. Take an epsilon of at most some tens, and a delta of "
