@@ -22,7 +22,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import redact_errors, refuse_other_order, to_display
+from skdpot.privacy.checks import names_of, redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
 from skdpot.transport import load_compiler, load_solver
 
@@ -688,17 +688,11 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
         schema = tables.read_schema(options["schema"])
         X, Y = (_declared_values(table, schema) for table in (X, Y))
     else:
-        first, names = BaseEstimator(), getattr(Y, "columns", None)
+        refuse_other_order("Y", Y, names_of(X, "columns"), axis="columns")
         read = partial(
             validate_private_data, instead=_INSTEAD, as_numbers=tables.as_numbers, dtype=np.float64
         )
-        X, Y = read(first, X), read(BaseEstimator(), Y)
-        given = getattr(first, "feature_names_in_", None)
-        if given is not None and names is not None and list(names) != given.tolist():
-            raise ValueError(
-                f"Y has the columns {list(names)}, and X has {given.tolist()}: give both the same "
-                "columns in the same order."
-            )
+        X, Y = read(BaseEstimator(), X), read(BaseEstimator(), Y)
         n, m = X.shape[1], Y.shape[1]
         if n != m:
             raise ValueError(f"X has {n} features, and Y has {m}; they must agree.")
