@@ -219,8 +219,9 @@ def search(ledger, **options):
     return PrivateSearchCV(**defaults | {"n_iter": 2, "ledger": ledger} | options)
 
 
-def parity_scorer():
-    return metrics.make_fairness_scorer(metrics.ks_between_groups, sensitive_features="sex")
+def parity_scorer(sensitive_features="sex", **options):
+    named = {"sensitive_features": sensitive_features}
+    return metrics.make_fairness_scorer(metrics.ks_between_groups, **named, **options)
 
 
 # Parts of owners, and files
@@ -286,6 +287,8 @@ MISTAKES = {
         ("bounds as a pair for each feature",
          lambda book: distance(book(), bounds=[(5, 6), (0, 1)]).fit(X, GROUP),
          r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("one bound in a list", lambda book: distance(book(), bounds=([0], [1])).fit(X, GROUP),
+         r"must be a pair \(low, high\)", "arrays with one number for each of the 2 features"),
         ("numbers as groups", lambda book: distance(book()).fit(np.tile(X, (30, 1)), range(1200)),
          "a group for nearly every record", r"make bands of numbers .*two samples by private_ot_c"),
         ("roots of distances",
@@ -419,6 +422,10 @@ MISTAKES = {
          "groups is a list of one", "name the column, as groups='age'"),
         ("half a year", lambda book: people().sample(5, given={"age": 30.5}),
          "is not declared to hold 30.5", "A condition is a value, a list"),
+        ("columns computed in another order",
+         lambda book: of_tables(book(), schema=SCHEMA | {"a": [1, 2], "b": [1, 2]},
+             computed={"a": "b", "b": "age"}).fit(TABLE.assign(a=1, b=1)),
+         "'b' cannot be evaluated", "computed columns follow those they need"),
         ("no folder", lambda book: people().save("no/a.npz"), "No such file", "/no/a.npz'"),
         ("parts that were added up",
          lambda book: DPSinkhornGenerator.load(part_of("north")),
@@ -497,6 +504,9 @@ MISTAKES = {
         ("complex numbers",
          lambda book: metrics.ks_between_groups(WAGE + 1j, sensitive_features=SEX),
          "Complex data", r"must hold real numbers.$"),
+        ("an attribute of numbers",
+         lambda book: metrics.ks_between_groups(HIRED, sensitive_features=WAGE),
+         "has 60 groups of few rows", "make bands of numbers first"),
         ("more than certain",
          lambda book: metrics.ks_between_groups(WAGE, sensitive_features=SEX, confidence=2),
          "got 2", "must be above 0 and below 1"),
@@ -509,6 +519,8 @@ MISTAKES = {
     metrics.group_auc: [
         ("arguments in another order", lambda book: metrics.group_auc(SEX, NUMBERS),
          "X must be two-dimensional", "comes before sensitive_features"),
+        ("a regressor", lambda book: metrics.group_auc(NUMBERS, SEX, estimator=Ridge()),
+         "got Ridge", "estimator must be a classifier"),
         ("dates", lambda book: metrics.group_auc(NUMBERS.astype("datetime64[s]"), SEX),
          "X holds dates", "make numbers of them"),
         ("no attribute", lambda book: metrics.group_auc(NUMBERS, None),
@@ -516,6 +528,10 @@ MISTAKES = {
          "must have one label, or one row of labels, for every row"),
     ],
     metrics.make_fairness_scorer: [
+        ("an option that the metric lacks", lambda book: parity_scorer(min_group=3),
+         "metric must take the options", r"\['sensitive_features', 'min_group'\]"),
+        ("values", lambda book: parity_scorer(sensitive_features=SEX),
+         "not have their values", "sensitive_features must name columns of X"),
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
          "sensitive_features names a column that X lacks", "has no column .sex.. Its columns are"),
@@ -870,10 +886,15 @@ UNMET = {
     "conditional": lambda: private_repair(None, **WRONG).fit(MANY_PEOPLE),
     "support": lambda: private_repair(None, method="support", **WRONG).fit(MANY_PEOPLE),
     "distance": lambda: distance(None, **WRONG, **HIDDEN).fit(np.tile(X, (50, 1)), [*GROUP] * 50),
-    "regressor": lambda: private_regressor(None, **WRONG).fit(
-        MANY_PEOPLE[list(NUMBERS_AND_SEX)], np.tile(WAGE, 40)
+    "regressor": lambda: private_regressor(None, **WRONG).fit(*MANY_WAGES),
+    "bounds": lambda: private_repair(None, bounds=IN_CENTS).fit(MANY_PEOPLE),
+    "bounds of cells": lambda: private_repair(None, method="support", bounds=IN_CENTS).fit(
+        MANY_PEOPLE
     ),
+    "bounds of wages": lambda: private_regressor(None, bounds=(-900, -300)).fit(*MANY_WAGES),
 }
+IN_CENTS = {"age": range(18, 81), "income": (1000, 6000)}
+MANY_WAGES = MANY_PEOPLE[list(NUMBERS_AND_SEX)], np.tile(WAGE, 40)
 HIDDEN = {"labels": "private", "min_group_size": 1, "mechanism": "histogram"}
 
 
@@ -886,7 +907,7 @@ def seeded_tables(**unmet):
 @pytest.mark.filterwarnings("ignore:no row is changed")
 @pytest.mark.parametrize("of", UNMET)
 def test_a_release_that_counts_no_rows_is_told(of):
-    with pytest.warns(UserWarning, match="counts about .* compare the records with the decl"):
+    with pytest.warns(UserWarning, match="release counts .* compare (the records|bounds) with the"):
         UNMET[of]()
 
 

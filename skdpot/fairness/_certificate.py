@@ -7,7 +7,7 @@ number of quantities does not matter. Proofs: :ref:`certificate`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from skdpot.fairness._conditional import Split, harm_by_chance, mean_found, scores_of_pairs
+from skdpot.fairness._conditional import Split, found_pairs, max_gap, mean_found
 from skdpot.tables import Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.
@@ -83,28 +83,27 @@ def certify(
     names: Sequence[Any],
     rng: np.random.Generator,
     before: Split | None = None,
-    may_refuse: bool = True,
+    is_harm: Callable[[float], bool] = lambda raised: False,
 ) -> tuple[FairnessCertificate, bool]:
     """Return the certificate of a repair, from rows that its fit did not use, and if it did harm.
 
     `train` and `held_out` are pairs (codes, groups) of repaired rows: those that the repair was
     fitted to, and those that it does not depend on. They have two groups or more, numbered from 0.
     `names` are the labels of all groups. `before` are the codes of both before the repair, None if
-    it moves no row. If the repair made the groups easier to find, and the table before it is to be
-    returned (`may_refuse`), the certificate is that of the rows before it.
+    it moves no row. `is_harm` tells of the amount by which groups are easier to find after a repair
+    if the table before it is to be returned; then the certificate is that of the rows before it.
     """
     groups, seed = (train[1], held_out[1]), int(rng.integers(2**31))
     tables = [(train[0], held_out[0])] if before is None else [before, (train[0], held_out[0])]
-    found = [list(scores_of_pairs(of, groups, columns, len(names), seed)) for of in tables]
-    raised = mean_found(found[-1]) - mean_found(found[0])
-    did_harm = may_refuse and raised > harm_by_chance(groups[1])
+    found = [list(found_pairs(of, groups, columns, len(names), seed)) for of in tables]
+    did_harm = before is not None and is_harm(mean_found(found[-1]) - mean_found(found[0]))
     # The largest of several bounds holds with the confidence of each: see the head of this file.
     # One of two tables is returned, by what is seen here: each bound has half of the risk.
     risk, auc, gap = (1.0 - _CONFIDENCE) / 2, 0.0, 0.0
     # The certificate is that of the table that is returned.
-    for _, of_pair, x, y in found[0 if did_harm else -1]:
-        auc = max(auc, max_mean(of_pair, min(len(x), len(y)), risk))
-        gap = max(gap, gap_bound(x, y, risk))
+    for _, of_pair, of_rates, of_each in found[0 if did_harm else -1]:
+        auc = max(auc, max_mean(of_pair, min(of_each), risk))
+        gap = max(gap, min(1.0, of_rates + gap_radius(*of_each, risk)))
     largest = max((of_pair for _, of_pair, *_ in found[0]), default=0.5)
     sizes = np.bincount(groups[1], minlength=len(names))
     n_rows = dict(zip(names, sizes.tolist(), strict=True))
@@ -191,22 +190,6 @@ def _sum_exceeds(x: float, n: int, m: int) -> float:
 
     between = quad(density, 0.0, x, epsabs=1e-10)[0] / (wide * math.sqrt(2.0 * math.pi))
     return float(ndtr(-x / wide)) + 0.5 * float(ndtr(-x / narrow)) + between
-
-
-def max_gap(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the largest difference between the shares of two samples at or below a number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.fairness._certificate import max_gap
-    >>> max_gap(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
-    0.5
-    """
-    # Distribution functions of samples differ most at one of their values.
-    values = np.unique(np.concatenate([x, y]))
-    shares = [np.searchsorted(np.sort(s), values, side="right") / len(s) for s in (x, y)]
-    return float(np.abs(shares[0] - shares[1]).max())
 
 
 def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 from scipy.stats.contingency import crosstab
 
+from skdpot._base import warn_user
 from skdpot.fairness._conditional_models import least_decimals
 from skdpot.privacy.checks import to_display
 from skdpot.tables import NUMERIC, Column, column_index, simplest_number
@@ -115,6 +116,25 @@ def read_computed(declared: Any, columns: list[Column]) -> tuple[ComputedColumn,
     return tuple(found)
 
 
+def warn_of_false(computed: tuple[ComputedColumn, ...], codes: np.ndarray) -> None:
+    """Warn of functions that more than 5 % of the rows, which are not private, break.
+
+    Those that are found, and hold but for differences that rows keep, are not told.
+    """
+    for column in computed:
+        own, most = codes[:, column.position], 0.05
+        wrong = _differ(own, column.values(codes), least_decimals(own)).mean()
+        if wrong > most and column.is_exact:
+            warn_user(f"computed: {column.text} is wrong for {wrong:.0%} of the rows. Correct it.")
+
+
+def _differ(own: np.ndarray, found: np.ndarray, decimals: int) -> np.ndarray:
+    """Tell where values differ by more than rounding."""
+    # The last digit, and rounding of values that were written in single precision.
+    unit = 0.51 * 10.0**-decimals if decimals < 15 else 0.0
+    return np.abs(own - found) > unit + 1e-6 * np.abs(own)
+
+
 def _evaluated(arguments: list[np.ndarray], *, formula: str, names: list[str]) -> np.ndarray:
     """Return the value of a formula of columns for each row."""
     import pandas as pd
@@ -175,8 +195,8 @@ def find_computed(
         decimals = least_decimals(codes[rows, target])
         drafts = (ComputedColumn(target, *each, decimals) for each in candidates)
         held = [_checked(draft, checked, columns[target]) for draft in drafts]
-        # Of the functions that hold, one without an error comes first.
-        best = min(filter(None, held), key=lambda one: not one.is_exact, default=None)
+        # What a function misses may be another column, which a repair moves: the nearest is best.
+        best = min(filter(None, held), key=partial(_error, fitted), default=None)
         if best is None:
             continue
         if best.function.func is _looked_up:
@@ -339,6 +359,12 @@ def _keys(argument: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(argument), -np.inf, argument)
 
 
+def _error(rows: np.ndarray, one: ComputedColumn) -> float:
+    """Return by how much a function misses rows, in the middle: not at all if it is exact."""
+    off = np.abs(one.values(rows) - rows[:, one.position])
+    return 0.0 if one.is_exact else float(np.nanmedian(off))
+
+
 def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> ComputedColumn | None:
     """Return the draft of a column if its function holds for rows that it was not found from.
 
@@ -353,9 +379,7 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
         return None
     has_gaps = bool(gaps.mean() > 1 - _EXPLAINED)
     own, found = own[both], found[both]
-    # The last digit, and rounding of values that were written in single precision.
-    unit = 0.51 * 10.0**-draft.decimals if draft.decimals < 15 else 0.0
-    errors = np.abs(own - found) > unit + 1e-6 * np.abs(own)
+    errors = _differ(own, found, draft.decimals)
     counts = np.unique(own, return_counts=True)[1]
     if len(counts) <= min(50, len(own) / 4) or column.kind != NUMERIC:
         # Of a value that nearly all rows have, there must be exceptions that are told.

@@ -36,8 +36,8 @@ from skdpot.tables import NOMINAL, NUMERIC, Column
 Part = tuple[int, ...]
 # Of the rows that a classifier knows, and of those that it is tested with.
 Split = Sequence[np.ndarray]
-# Two groups, their AUC by scores of a classifier, and the scores of the rows of each.
-PairScores = tuple[tuple[int, int], float, np.ndarray, np.ndarray]
+# Two groups, by scores of a classifier their AUC and largest gap of rates, and their sizes.
+FoundPair = tuple[tuple[int, int], float, float, tuple[int, int]]
 
 
 class ConditionalRepair(BaseEstimator):
@@ -48,7 +48,8 @@ class ConditionalRepair(BaseEstimator):
     many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and a
     column that depends on an earlier one is drawn again, given the images of the columns before it.
     The same is tried with synthetic rows in the place of the table. If the repair does not make
-    their groups harder to find, no row is moved. There is no certificate.
+    their groups harder to find, by more than ties of columns show that a map may break and these
+    rows lack, no row is moved. There is no certificate.
 
     Parameters
     ----------
@@ -230,8 +231,8 @@ class ConditionalMap:
         shares = self.weights if self.coupling == "monotone" else np.array([0.0, 1.0])
         features = np.empty((len(shares), self.steps[-1].last, len(codes)))
         for step in self.steps:
-            # Contiguous, for the searches and comparisons of its values.
-            column = np.ascontiguousarray(images[:, step.position])
+            # Contiguous, for the searches and comparisons of its values; a copy of the only column.
+            column = images[:, step.position].copy()
             place = uniforms(keys, first_draw(step.position, "place"))
             states, scores = read(step.parts, column, place)
             if step.moves:
@@ -580,6 +581,22 @@ def area(x: np.ndarray, y: np.ndarray) -> float:
     return float((below + upto).mean() / (2 * len(x)))
 
 
+def max_gap(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the largest difference between the shares of two samples at or below a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._conditional import max_gap
+    >>> max_gap(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
+    0.5
+    """
+    # Distribution functions of samples differ most at one of their values.
+    values = np.unique(np.concatenate([x, y]))
+    shares = [np.searchsorted(np.sort(s), values, side="right") / len(s) for s in (x, y)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
 # ----------------------------------------------------------- who finds the groups of other rows
 
 
@@ -594,29 +611,28 @@ def harm_by_chance(groups: np.ndarray) -> float:
     return 0.01 + 0.5 / math.sqrt(12 * max(rows, 1.0))
 
 
-def found_less(
+def found_in(
     before: Split, after: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
-) -> float:
-    """Return by how much less groups are found in a table after a repair than before it."""
-    pairs = (scores_of_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
-    shown, left = map(mean_found, pairs)
-    return shown - left
+) -> tuple[float, float]:
+    """Return how well groups are found in a table before a repair, and after it."""
+    pairs = (found_pairs(of, groups, columns, n_groups, seed) for of in (before, after))
+    return mean_found(next(pairs)), mean_found(next(pairs))
 
 
-def mean_found(pairs: Iterable[PairScores]) -> float:
+def mean_found(pairs: Iterable[FoundPair]) -> float:
     """Return the mean AUC of pairs of groups, each by the rows that tell of it; 1/2 without any."""
     best: dict[tuple[int, int], tuple[float, float]] = {}
-    for pair, found, x, y in pairs:
-        seen = found, 1 / (1 / len(x) + 1 / len(y))
+    for pair, found, _, (n, m) in pairs:
+        seen = found, 1 / (1 / n + 1 / m)
         best[pair] = max(best.get(pair, seen), seen)
     found, rows = np.transpose(list(best.values()) or [(0.5, 1.0)])
     return float(np.average(found, weights=rows))
 
 
-def scores_of_pairs(
+def found_pairs(
     codes: Split, groups: Split, columns: list[Column], n_groups: int, seed: int
-) -> Iterator[PairScores]:
-    """Yield pairs of groups, their AUC, and the scores of their second rows, by classifiers.
+) -> Iterator[FoundPair]:
+    """Yield how well classifiers tell each pair of groups apart in their second rows.
 
     These know the first rows. One gets all columns, and one also differences and ratios.
     """
@@ -626,6 +642,8 @@ def scores_of_pairs(
     # It takes no more categories; they are numbers then.
     categorical = [column.kind == NOMINAL and len(column.values) <= 255 for column in columns]
     booster = HistGradientBoostingClassifier(early_stopping=False, max_iter=50, random_state=seed)
+    # In fewer than two leaves of the default size, boosting would find nothing.
+    booster.set_params(min_samples_leaf=min(max(len(groups[0]) // 4, 2), 20))
     present = np.unique(groups[1]).tolist()
     for fitted, tested in ((known, new), _with_pairs(known, new, np.flatnonzero(~labelled))):
         # Gradient boosting fails for a column without any value, which tells nothing.
@@ -640,7 +658,8 @@ def scores_of_pairs(
             for scores in [ratio] if n_groups == 2 else [ratio, of_a, of_b]:
                 x, y = (scores[groups[1] == g] for g in (a, b))
                 # A score that is always wrong tells groups apart as well as one that is right.
-                yield (a, b), max(area(x, y), 1.0 - area(x, y)), x, y
+                found = max(area(x, y), 1.0 - area(x, y))
+                yield (a, b), found, max_gap(x, y), (len(x), len(y))
 
 
 def _with_pairs(

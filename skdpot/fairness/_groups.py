@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.checks import refuse_other_order, refuse_other_rows, to_display
+from skdpot.privacy.checks import redact_errors, refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
     Table,
     is_missing,
@@ -100,26 +101,15 @@ def labels_of_columns(
     options are those of `_combined`.
     """
     shape = table.X.shape
-    if len(shape) != 2:
-        raise ValueError(
-            f"Expected 2D array, got {len(shape)}D array instead, which has no columns to hold a "
-            "sensitive attribute. Reshape your data using array.reshape(-1, 1) if it is a single "
-            "feature."
-        )
-    if shape[1] == 0:
-        raise ValueError(
-            f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
-        )
+    # Columns, and one at least.
+    check_array(np.empty((0, *shape[1:])), ensure_min_samples=0)
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
     if len(columns) > shape[1]:
         raise ValueError("sensitive_features must name columns of X; give values of rows to fit.")
     # A name and a position may be of one column, and negative positions count from the end.
     positions = [position_of(column, table.names, "sensitive_features") for column in columns]
     if not positions or len(set(positions)) < len(positions):
-        raise ValueError(
-            "sensitive_features must name one column of X, or several different ones, got "
-            f"{columns!r}."
-        )
+        raise ValueError("sensitive_features must name one column of X, or several different ones.")
     _refuse_other_types([table.series(j) for j in positions], declared)
     names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
     labels = _combined([table.column(j).tolist() for j in positions], names, **how)
@@ -210,14 +200,9 @@ def _combined(
 
 def _refuse_odd(labels: list[Any], name: str) -> None:
     """Raise if labels are infinite, or lists and the like."""
-    try:
-        # Groups are found by hashing: what cannot be hashed is no label.
-        different = set(labels)
-    except TypeError as error:
-        raise TypeError(
-            f"{name} holds what cannot be a label: the argument must be a string, a number, or "
-            "the like."
-        ) from error
+    # Groups are found by hashing: what cannot be hashed is no label.
+    odd = f"{name} holds what cannot be a label: the argument must be a string, a number or such."
+    different = redact_errors(lambda: set(labels), odd)
     if any(isinstance(value, float) and math.isinf(value) for value in different):
         raise ValueError(
             f"{name} contains infinity for some rows. It is not a label. Leave out these rows, or "
@@ -562,19 +547,16 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray) -> np.ndar
         return shares / shares.sum()
     if isinstance(weights, Mapping):
         if set(weights) != set(names.tolist()):
-            raise ValueError(
-                f"weights must have the labels of the {len(names)} groups as keys, no more and no "
-                f"fewer, got {len(weights)} keys."
-            )
+            raise ValueError(f"weights must have the labels of the {len(names)} groups as keys.")
         weights = [weights[name] for name in names.tolist()]
     refuse_other_order("weights", weights, names.tolist(), of="the groups")
     weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != (len(sizes),):
+    is_valid = np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
+    if weights.shape != (len(sizes),) or not is_valid:
         raise ValueError(
-            f"weights must be {len(sizes)} numbers, one per group, got shape {weights.shape}."
+            f"weights must be {len(sizes)} numbers, one per group, finite and non-negative, not "
+            f"all zero; got shape {weights.shape}."
         )
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError("weights must be finite and non-negative, and not all zero.")
     # The sum of very large weights could overflow.
     weights = weights / weights.max()
     return weights / weights.sum()

@@ -49,12 +49,14 @@ from skdpot.fairness._predictions import (
     share_of_ties,
     shrunk_masses,
 )
-from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of
+from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of, warn_of_bounds
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
 from skdpot.tables import (
+    NUMERIC,
+    Column,
     Table,
     as_numbers,
     check_bounds,
@@ -368,6 +370,9 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # No private value is read from here.
         noise = release.standard_deviation * math.sqrt(noisy.size)
         warn_of_few(noisy.sum(), noise, rows.n_records)
+        if self.bounds is not None:
+            predictions = Column("the predictions", NUMERIC, low=edges[0])
+            warn_of_bounds([predictions], [noisy.sum(axis=0)], rows.n_records)
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.
@@ -1001,8 +1006,7 @@ class PredictionCounts(VectorRelease):
         )
         self._n_slots = n_slots
         # It follows from the noise, which is known only now.
-        best = number_of_cells(n_records / n_slots, self.standard_deviation)
-        self.n_cells = n_cells or min(best, MOST_CELLS)
+        self.n_cells = n_cells or number_of_cells(n_records / n_slots, self.standard_deviation)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard error of a median's rank; its scale is 1/2, the worst guess."""

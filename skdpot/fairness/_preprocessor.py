@@ -138,6 +138,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         `pandas.DataFrame.eval`: ``{"ratio": "loan / price"}``. Such columns are not moved, but
         computed from moved ones. None finds them without epsilon: copies, steps such as age bands,
         sums, products, ratios and other functions that hold for held-out rows. ``{}`` has none.
+        A formula that more than 5 % of the rows break is warned of, without epsilon.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy. If noise for so many rows, groups
         and columns would show the groups better than the rows do, the fit is refused before the
@@ -154,7 +155,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     categories : dict, default=None
         The labels of categorical columns by name or position, in order for ordinal ones. Required
         with epsilon. Then an undeclared label is treated as missing, and the conditional method
-        ignores its row. Without epsilon, labels are found in the data by default.
+        ignores its row. Without epsilon, labels are found in the data by default, and `fit` refuses
+        undeclared ones.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
     n_jobs : int, default=None

@@ -15,13 +15,13 @@ from sklearn.utils import check_random_state
 from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_of_few, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
-from skdpot.fairness._computed import ComputedColumn
+from skdpot.fairness._computed import ComputedColumn, warn_of_false
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
     Part,
     fit_conditional,
-    found_less,
+    found_in,
     harm_by_chance,
     joined,
     shared_maps,
@@ -40,7 +40,7 @@ from skdpot.fairness._supports import (
     row_keys,
     uniforms,
 )
-from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
@@ -309,7 +309,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
             if place is None:
                 raise ValueError(
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
-                    f"columns: {names}."
+                    f"columns that need them: {names}."
                 )
             is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
             ends = (pair[0], pair[-1]) if is_range else pair
@@ -514,9 +514,24 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     # Counts by group and cell. A replaced record leaves one of them and joins another: they change
     # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
     counts = release.add_noise(release.values(*private_points(rows)), source)
-    noise = release.standard_deviation * math.sqrt(counts.size)
-    warn_of_few(counts.sum(), noise, rows.n_records)
     return map_of_counts(fair, release, public, counts)
+
+
+def warn_of_bounds(columns: Iterable[Column], cells: Iterable[np.ndarray], n_records: int) -> None:
+    """Warn if nearly all released counts of a column's cells are at a bound that is not 0.
+
+    Many columns are 0 in most rows. No private value is read.
+    """
+    at_bounds, nearly_all = [], 0.95
+    for column, counts in zip(columns, cells, strict=False):
+        ends = counts[0] if column.low else 0.0, counts[-1]
+        if column.kind == NUMERIC and max(ends) > nearly_all * max(counts.sum(), n_records / 2):
+            at_bounds.append(column.name)
+    if at_bounds and not useless_releases_are_allowed():
+        warn_user(
+            f"nearly all that the release counts of {at_bounds} is at one of the bounds: compare "
+            "bounds with the unit of the values."
+        )
 
 
 def open_repair(fair: Any, rows: RepairRows) -> FairMap:
@@ -530,12 +545,11 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
         moved = to_be_moved(codes, rows.every, rows.computed)
         n_changed = fitted.transport.n_changed(moved, groups, row_keys(seed, codes))
-    # Fewer rows are taken for an example.
-    if not n_changed and len(fitted.groups.names) > 1 and len(codes) >= 200:
+    if not n_changed and len(fitted.groups.names) > 1:
         warn_user(
             "the repair changes no row. No classifier distinguishes the groups in held-out rows by "
-            "more than chance, or a map from so few rows would make them easier to find. With "
-            "ConditionalRepair(tol=0), rows are moved in any case."
+            "more than chance, or a map from so few rows would make them easier to find. "
+            "ConditionalRepair(tol=0), or for few rows method='support', moves rows in any case."
         )
     return replace(fitted, n_changed=n_changed)
 
@@ -553,6 +567,7 @@ def _open_map(fair: Any, rows: RepairRows) -> FairMap:
     # Wrong weights raise before anything is computed.
     group_weights(fair.weights, groups.sizes, groups.names)
     rng = check_random_state(fair.random_state)
+    warn_of_false(rows.computed, rows.codes)
     codes, columns = to_be_moved(rows.codes, rows.every, rows.computed), rows.columns
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng)
@@ -599,6 +614,11 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
+    of_sum = release.standard_deviation * math.sqrt(counts.size)
+    warn_of_few(counts.sum(), of_sum, rows.n_records)
+    ranked = [column for column in rows.columns if column.kind != NOMINAL]
+    others = [tuple({*range(counts.ndim)} - {axis}) for axis in range(1, counts.ndim)]
+    warn_of_bounds(ranked, map(counts.sum, others), rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -631,27 +651,38 @@ def map_of_counts(
 def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable") -> FairMap:
     """Return the map of a released sketch, or one that moves no row if it would do harm.
 
-    Two maps are tried on rows drawn from the release, since one may be good or bad by chance.
+    A map is tried on rows drawn from the release, and another one if what that shows is not clear.
     """
     rng = check_random_state(fair.random_state)
+    counts = (released.n_records * shares for *_, shares, _ in released.merged_cells(0.0))
+    warn_of_bounds(rows.columns, counts, rows.n_records)
     found = map_of_sketch(fair, release, rows, released, rng)
     transport = found.transport
     assert isinstance(transport, ConditionalMap)
     # With a tol of 0 the repair is made in any case; by columns that are fixed, groups are found.
     if not transport.moves or rows.method.tol <= 0 or rows.fixed:
         return found
-    trials = [tried_map(fair, release, rows, released, rng) for _ in range(2)]
-    helps = sum(gain for gain, _ in trials) > trials[0][1]
-    return found if helps else replace(found, transport=transport.at_rest())
+    gain, clear = tried_map(fair, release, rows, released, found, rng), 0.1
+    if abs(gain) < clear:
+        gain += tried_map(fair, release, rows, released, found, rng)
+    return found if gain > 0 else replace(found, transport=transport.at_rest())
 
 
 def tried_map(
-    fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable", rng: np.random.RandomState
-) -> tuple[float, float]:
-    """Return by how much less groups are found after a map like that of a release, and chance.
+    fair: Any,
+    release: Any,
+    rows: RepairRows,
+    released: "ReleasedTable",
+    found: FairMap,
+    rng: np.random.RandomState,
+) -> float:
+    """Return by how much less groups are found after a map like that of a release, less chance.
 
     The release stands for the records: rows drawn from it are released again, and a map of these is
-    tried on others. No private value is read.
+    tried on others. No private value is read. Drawn rows lack some ties of columns that the release
+    shows, and a map that breaks these shows the groups of the records: each unit that may be
+    lacking about a third of what is hidden otherwise. Measured on 56 repairs of public tables, of
+    which nine made groups easier to find by .02 to .27: drawn rows alone told of none of these.
     """
     # Those of the second release, those that a classifier knows, and new ones.
     (drawn, groups), *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
@@ -669,8 +700,11 @@ def tried_map(
         labels.append(groups.codes[few])
         after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
     seed, n_groups = int(rng.randint(2**31)), len(groups.names)
-    gain = found_less(before, after, labels, rows.columns, n_groups, seed)
-    return gain, harm_by_chance(labels[1])
+    shown, left = found_in(before, after, labels, rows.columns, n_groups, seed)
+    assert isinstance(found.transport, ConditionalMap)
+    moving = {step.position for step in found.transport.steps if step.moves}
+    hidden = (1.0 - left) * math.exp(-0.35 * released.closer_ties(again, moving, found.drawn))
+    return shown + hidden - 1.0 - harm_by_chance(labels[1]) / 2
 
 
 def map_of_sketch(
@@ -705,7 +739,9 @@ def map_of_sketch(
     of_images = blurred(max(least, min_of_images))
     assert isinstance(found.transport, ConditionalMap)
     moving = [step.position for step in found.transport.steps if step.moves]
-    drawn = [j for j in released.tied_columns(closest) if j in moving]
+    ties = released.ties().items()
+    tied = {b for (_, b), (tie, error, unit) in ties if tie - 2.0 * error > closest * unit}
+    drawn = [j for j in moving if j in tied]
     return replace(found, of_rows=of_rows, of_images=of_images, drawn=drawn)
 
 
@@ -802,6 +838,13 @@ def map_of_rows(
             rows.columns, codes, of_part, weights, generator, callback=callback, **options
         )
 
+    def is_harm(raised: float) -> bool:
+        few_rows, by_chance = 1000, harm_by_chance(groups.codes[held_out])
+        # Few rows leave it open: that is two standard errors of an AUC, and more.
+        if tol > 0 and held_out.sum() < few_rows and abs(raised) < 4.0 * by_chance:
+            return does_harm(rows, codes, groups, fitted_to, generator)
+        return tol > 0 and raised > by_chance
+
     with one_thread_unless(len(codes) >= MANY_ROWS):
         with progress_of(fair, unit=" columns") as bar:
             transport = fitted_to(~held_out, bar.update)
@@ -815,7 +858,7 @@ def map_of_rows(
             )
             raw = before if transport.moves else None
             certificate, did_harm = certify(
-                fitted, tested, rows.columns, names, generator, raw, may_refuse=tol > 0
+                fitted, tested, rows.columns, names, generator, raw, is_harm
             )
         elif is_checked and tol > 0 and transport.moves:
             did_harm = does_harm(rows, codes, groups, fitted_to, generator)
@@ -831,7 +874,7 @@ def does_harm(
     fitted_to: Callable[[np.ndarray], SupportMap | ConditionalMap],
     rng: np.random.Generator,
 ) -> bool:
-    """Tell whether groups may be found more easily after a repair that has no certificate.
+    """Tell whether groups may be found more easily, where no certificate tells, or it is not clear.
 
     Maps of three quarters of the rows, by `fitted_to`, move the others. Of many rows, two folds are
     enough, and take half the time. So few rows must show that a repair helps, by twice as much as
@@ -847,5 +890,6 @@ def does_harm(
         keys = row_keys(int(rng.integers(2**63)), codes)
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
         before, after, of_groups = ([of[~is_new], of[is_new]] for of in (codes, images, labels))
-        gains.append(found_less(before, after, of_groups, rows.columns, len(groups.names), fold))
+        found = found_in(before, after, of_groups, rows.columns, len(groups.names), fold)
+        gains.append(found[0] - found[1])
     return sum(gains) / n_folds < times_chance * harm_by_chance(labels[folds < n_folds])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import StratifiedKFold, check_cv, cross_val_score
@@ -18,7 +18,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
-from skdpot.fairness._certificate import gap_bound, max_gap
+from skdpot.fairness._certificate import gap_bound
+from skdpot.fairness._conditional import max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
 from skdpot.privacy.checks import redact_errors, refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
@@ -60,8 +61,8 @@ def ks_between_groups(
     Raises
     ------
     ValueError
-        If lengths differ, scores are not finite, there are fewer than two groups, or the confidence
-        is not in (0, 1).
+        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20
+        with fewer than five rows on average, or the confidence is not in (0, 1).
 
     See Also
     --------
@@ -117,8 +118,8 @@ def wasserstein_between_groups(
     Raises
     ------
     ValueError
-        If lengths differ, scores are not finite, there are fewer than two groups, or the order is
-        below 1.
+        If lengths differ, scores are not finite, there are fewer than two groups, or more than 20
+        with fewer than five rows on average, or the order is below 1.
 
     See Also
     --------
@@ -170,7 +171,8 @@ def group_auc(
         The sensitive attribute of every row. Several attributes define groups by their
         intersections.
     estimator : classifier, default=None
-        None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`.
+        None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`, with smaller leaves for
+        fewer than 100 rows.
     cv : int, cross-validation generator or iterable, default=5
         Folds; a number of folds is shuffled and stratified by group. Rows are scored by
         classifiers that were not trained on them.
@@ -220,10 +222,14 @@ def group_auc(
     groups = check_groups(X, sensitive_features, min_group_size)
     kept = np.flatnonzero(groups.codes >= 0)
     codes = groups.codes[kept]
+    if not (estimator is None or is_classifier(estimator)):
+        raise ValueError(f"estimator must be a classifier, got {type(estimator).__name__}.")
     source = check_random_state(random_state)
     if estimator is None:
         X, categorical = _as_numbers(X)
         estimator = HistGradientBoostingClassifier(categorical_features=categorical)
+        # In fewer than two leaves of the default size, boosting would find nothing.
+        estimator.set_params(min_samples_leaf=min(max(len(kept) // 5, 2), 20))
     # Not every classifier draws; a clone leaves the user's own object as it is.
     if "random_state" in estimator.get_params():
         estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
@@ -286,6 +292,7 @@ def make_fairness_scorer(
     -----
     Scores are not private, nor are choices by them.
 
+    Options that the metric lacks, and values in place of names, are refused at once.
     When it is called, the scorer raises a ValueError if X does not have the columns, and passes on
     errors of the metric.
 
@@ -308,6 +315,11 @@ def make_fairness_scorer(
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     n_required = sum(p.kind in positional and p.default is p.empty for p in parameters)
     measured = partial(metric, **options)
+    call, wanted = partial(measured, sensitive_features=None), ["sensitive_features", *options]
+    redact_errors(lambda: inspect.signature(call), f"metric must take the options {wanted}.")
+    named = np.ravel(np.asarray(sensitive_features, dtype=object)).tolist()
+    if len(set(named)) < len(named):
+        raise ValueError("sensitive_features must name columns of X, and not have their values.")
     # Not a closure, which could not be pickled with a search.
     return partial(
         _score, measured, n_required == 1, sensitive_features, greater_is_better, response_method
@@ -339,6 +351,11 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
         raise ValueError(
             f"groups can be compared if there are two or more with at least {min_group_size} rows; "
             f"sensitive_features has {len(groups.names)}."
+        )
+    if len(groups.names) > max(20, groups.sizes.sum() / 5):
+        raise ValueError(
+            f"sensitive_features has {len(groups.names)} groups of few rows: make bands of numbers "
+            "first, or leave out small groups by min_group_size."
         )
     return groups
 

@@ -6,9 +6,9 @@ parents; conditions on them choose among candidates by their weights.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -403,31 +403,41 @@ class ReleasedTable:
             (*part, merge_cells(part[-1], min_share)) for part in zip(*column_parts, strict=True)
         ]
 
-    def tied_columns(self, closest: float) -> list[int]:
-        """Return the places of columns that depend on an earlier one by more than this.
+    def ties(self) -> dict[tuple[int, int], tuple[float, float, int]]:
+        """Return how closely columns are tied two by two, the error of that, and its unit.
 
-        The measure is the mean square contingency of released pairs, less its noise and two
-        standard deviations: for Gaussian columns of correlation r, about r^2 / (1 - r^2). With a
-        column without an order, it is a share of the largest possible one.
+        The measure is the mean square contingency of released pairs, less its noise: for Gaussian
+        columns of correlation r, about r^2 / (1 - r^2). The error is a standard deviation, by
+        noise. With a column without an order, the unit is the largest possible contingency.
         """
         schema, released = self.space.schema, self.statistics
         groups = np.split(released["groups"], np.cumsum(released["n_cells"])[:-1])
         cells = self.merged_cells(0.0)
         shares = [np.bincount(group, of[2]) for group, of in zip(groups, cells, strict=True)]
         tables = pair_counts(released["pairs"], [len(x) for x in shares], schema.n_classes)
-        noise, found = released["deviations"][1] * math.sqrt(schema.n_classes), set()
+        noise, found = released["deviations"][1] * math.sqrt(schema.n_classes), {}
         for (a, b), table in tables.items():
             counts = table.sum(axis=0)
             n_records = max(counts.sum(), 1.0)
             expected = n_records * np.outer(shares[a], shares[b])
             weights = 1.0 / (expected + max(noise, 1.0))
             excess = (weights * ((counts - expected) ** 2 - noise**2)).sum()
-            error = 2.0 * math.sqrt(2.0) * noise**2 * np.linalg.norm(weights)
+            error = math.sqrt(2.0) * noise**2 * np.linalg.norm(weights)
             nominal = NOMINAL in (schema.columns[schema.features[j]].kind for j in (a, b))
             largest = min(table.shape[1:]) - 1 if nominal else 1
-            if excess - error > closest * n_records * largest:
-                found.add(b)
-        return sorted(found)
+            found[a, b] = excess / n_records, error / n_records, largest
+        return found
+
+    def closer_ties(self, other: Self, moving: Collection[int], drawn: Collection[int]) -> float:
+        """Return by how much more columns may be tied here than in another release, together.
+
+        Counted are pairs of which one is moving and none is drawn. Of noise, two standard
+        deviations are added.
+        """
+        ties, others = self.ties(), other.ties()
+        pairs = [pair for pair in ties if {*pair} & {*moving} and not {*pair} & {*drawn}]
+        first, second = (max(sum(of[pair][0] for pair in pairs), 0.0) for of in (ties, others))
+        return max(first - second + 2.0 * math.hypot(*(ties[pair][1] for pair in pairs)), 0.0)
 
     def codes_of(self, classes: np.ndarray, rng: RandomState) -> np.ndarray:
         """Return the codes of a drawn record of each of these classes."""

@@ -806,12 +806,12 @@ def _evaluated(rule: Any, frame: Any) -> Any:
         else:
             values = frame.eval(rule, engine="python", local_dict={}, global_dict={})
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {error}; computed columns follow those they need"
     else:
         if np.shape(values) == (len(frame),):
             return values
         problem = "it must have one value for each row"
-    raise ValueError(f"the rule {to_display(rule)} cannot be evaluated on drawn rows: {problem}.")
+    raise ValueError(f"rule or formula {to_display(rule)} cannot be evaluated: {problem}.")
 
 
 def _is_rule(rule: Any) -> bool:

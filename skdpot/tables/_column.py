@@ -58,6 +58,8 @@ def check_bounds(
             "lists in the order of the columns."
         )
     try:
+        if n_features > 1 and (1,) in map(np.shape, bounds):
+            raise ValueError("a list of one number is not for all features")
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:

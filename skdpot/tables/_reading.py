@@ -211,19 +211,19 @@ def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.nd
     `missing` is as for `read_numbers`.
     """
     may_miss = missing == "kept"
-    if table.kind(column.position) == "M":
+    if table.kind(column.position) in "mM":
         raise TypeError(
-            f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
-            "example to days since a fixed day."
+            f"column {column.name!r} of X is not numeric, it holds dates or durations. Convert "
+            "them first, for example to days, of dates since a fixed day."
         )
     values = table.column(column.position)
     numbers, are_read = _floats(values, str)
     if are_read and (np.isfinite(numbers) | (np.isnan(numbers) & may_miss)).all():
         return numbers
-    if are_read and may_miss:
+    if are_read and (may_miss or not np.isnan(numbers).any()):
         raise ValueError(
             f"Input X contains infinity, in column {column.name!r}, which is not a missing value: "
-            "make it NaN, or a number."
+            "replace it by a number, or leave out its rows."
         )
     if are_read or (not may_miss and any(map(is_missing, values.tolist()))):
         advice = (
@@ -442,7 +442,13 @@ def _labelled(
         is_ordered = getattr(dtype, "ordered", False)
         dtype = _frames.categories_type(table.container, number, is_ordered)
         column = replace(column, dtype=dtype)
-    return replace(column, kind=kind, values=tuple(number))
+    column = replace(column, kind=kind, values=tuple(number))
+    if not (private or is_found or (column.codes(labels_of(table, column, missing)) > -2).all()):
+        raise ValueError(
+            f"column {column.name!r} of X has labels that categories does not declare: add them, "
+            "or leave out their rows."
+        )
+    return column
 
 
 def _labels_in(table: _frames.Table, column: Column, missing: str) -> list[Any]:

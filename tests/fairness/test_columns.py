@@ -84,8 +84,8 @@ def test_a_dict_overrides_types_and_leaves_the_other_columns_to_them():
 def test_dates_are_no_numbers(dates):
     with pytest.raises(TypeError, match="column 'applied' of X is not numeric, it holds dates"):
         read_numbers(dates, columns_of(dates), "error")
-    array = np.array([["2020-01-01"], ["NaT"]], dtype="datetime64[s]")
-    with pytest.raises(TypeError, match="column 0 of X is not numeric, it holds dates"):
+    array = np.array([[1], [2]], dtype="timedelta64[D]")
+    with pytest.raises(TypeError, match="column 0 of X is not .* dates or durations. Convert"):
         read_numbers(array, columns_of(array), "error")
 
 
@@ -141,7 +141,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
         assert [column.labels.tolist() for column in columns] == expected
     assert read_numbers(X, columns, "error").tolist() == [[0, 0], [2, 0]]
     # A single level is in no order.
-    single = columns_of(X, categories={0: ["b"]}, **options)
+    single = columns_of(X[:1], categories={0: ["b"]}, **options)
     assert [column.kind for column in single] == ["nominal", "nominal"]
 
 
@@ -158,6 +158,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
         ({"categories": {"number": [1, 2]}}, "not categorical: .'number'"),
         ({"categories": {"word": ["a", "a"]}}, "must be a list of different labels"),
         ({"categories": {"word": []}}, "are empty; declare at least one"),
+        ({"categories": {"word": ["a"]}}, "has labels that categories does not declare: add"),
     ],
 )
 def test_declarations_that_do_not_match_are_refused(params, message):
@@ -180,16 +181,15 @@ def test_what_is_no_number_is_refused_and_not_quoted(value, method):
     fair = FairBarycenterPreprocessor().fit(X, sensitive_features=groups)
     X[3, 1] = value
     missing = value is None or value is pd.NA or isinstance(value, float | int)
-    message = "NaN or infinity, in column 1" if missing else "holds what cannot be read as a number"
+    message = "infinity, in column 1" if missing else "holds what cannot be read as a number"
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         getattr(fair, method)(X, sensitive_features=groups)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinity_is_not_kept_as_missing(value):
-    frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": [value, np.nan] * 10})
+def test_infinity_is_not_kept_as_missing():
+    frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": [-np.inf, np.nan] * 10})
     fair = FairBarycenterPreprocessor("group", method="conditional", missing="category")
     with pytest.raises(ValueError, match="infinity, in column 'x', which is not a missing value"):
         fair.fit(frame)

@@ -199,6 +199,13 @@ def test_formulas_that_cannot_be_computed_are_refused(computed, message):
         Fair(computed=computed).fit(X, sensitive_features=groups)
 
 
+def test_a_formula_that_rows_break_is_told_and_a_rounded_one_is_not():
+    X, groups = table(300)
+    repaired(X.assign(part=(X.price / 7).round(1)), groups, computed={"part": "price / 7"})
+    with pytest.warns(UserWarning, match=r"part = price / 6 is wrong for \d+% of the rows"):
+        repaired(X.assign(part=X.price / 7), groups, computed={"part": "price / 6"})
+
+
 def test_what_is_conditioned_on_is_never_computed():
     X, groups = table(1000)
     X["band"] = IDENTITIES["bands"](X)

@@ -46,7 +46,6 @@ NORMAL = {
     "regressor": lambda: FairBarycenterRegressor(
         LinearRegression(), sensitive_features="sex", sensitive_in_estimator=False
     ).fit(people().drop(columns="work"), people()["x0"]),
-    "an example": lambda: repair().fit(people(12)),
     "exponential": lambda: repair(method="support").fit(
         people().assign(x0=np.exp(people()["x0"] / 2)).drop(columns="work")
     ),

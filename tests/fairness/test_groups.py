@@ -93,9 +93,7 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, "sex", ["f"] * 6, "was given the sensitive attribute twice"),
         (FRAME, None, None, "FairBarycenterPreprocessor needs the sensitive attribute of every"),
         (FRAME, "salary", None, "X has no column 'salary'. Its columns are"),
-        (FRAME, 4, None, "X has no column 4. Its columns are"),
         (FRAME, ["sex", 0], None, "one column of X, or several different ones"),
-        (FRAME, [], None, "one column of X, or several different ones"),
         (FRAME, True, None, "must be names or positions"),
         (FRAME, "hole", None, "contains NaN"),
         (FRAME, None, ["f", "m", None] * 2, "contains NaN"),
@@ -106,7 +104,7 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, None, [[1], {}, [2]] * 2, "argument must be a string, a number"),
         (FRAME.to_numpy(), "sex", None, "X is no data frame"),
         (np.arange(3.0), 0, None, "Reshape your data"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a", None, "Expected unique column names"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a", None, "'a' of X is there twice"),
     ],
 )
 def test_what_is_wrong_is_said_without_quoting_rows(X, columns, beside, message):
@@ -141,7 +139,7 @@ def test_small_groups_merge_into_one_or_into_the_largest(labels, groups, sizes):
 
 
 def test_small_groups_can_be_refused_or_left_out():
-    with pytest.raises(ValueError, match="1 of 3 groups have fewer than 2 rows, the smallest 1"):
+    with pytest.raises(ValueError, match="2 rows, the smallest 1.*small='merge'.* smaller min"):
         groups_of(list("aabbc"))
     with pytest.raises(ValueError, match="n_samples=1 is fewer than min_size=2"):
         groups_of([1.0], small="merge")
@@ -169,8 +167,8 @@ def test_unknown_labels_are_refused_or_go_where_the_most_similar_one_is():
         return [of[fair.predict(x, sensitive_features=[label]).item()] for label in labels]
 
     ages = far([20, 30, 40] * 2)
-    with pytest.raises(ValueError, match="2 rows, the first at position 1, are in groups"):
-        ages.predict(np.ones((3, 1)), sensitive_features=[20, 7, 7])
+    with pytest.raises(ValueError, match=r"2 rows, the first at position 1.* fit: 7, 12\. Found"):
+        ages.predict(np.ones((3, 1)), sensitive_features=[20, 7, 12])
     assert assigned(ages, [33, 36.0, -5]) == [30, 40, 20]
     assert assigned(far(list("ababb")), ["x"]) == ["b"]
     assert assigned(far(list("aaabcc"), min_size=3, small="merge"), ["x"]) == ["other"]

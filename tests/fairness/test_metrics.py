@@ -145,8 +145,6 @@ def test_auc_refuses_groups_that_are_too_small():
         group_auc(X, groups)
     with pytest.raises(ValueError, match="sensitive_features has 1"):
         group_auc(X, groups, min_group_size=5)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        group_auc(X, groups[:-1])
 
 
 # ------------------------------------------------------------------------------- bad input
@@ -157,12 +155,10 @@ def test_auc_refuses_groups_that_are_too_small():
     "scores, groups, message",
     [
         ([0.5, np.inf, 1.0], ["a", "b", "b"], "scores must be finite"),
-        ([0.5, np.nan, 1.0], ["a", "b", "b"], "scores must be finite"),
         (["x", "y", "z"], ["a", "b", "b"], "scores must be finite numbers; they are text"),
         ([0, 1, 1], ["a", None, "b"], "sensitive_features contains NaN"),
         ([0, 1, 1], [0.0, np.nan, 1.0], "sensitive_features contains NaN"),
         ([0.5, 0.7, 1.0], ["a", "b"], "inconsistent numbers of samples"),
-        ([0.5, 0.7, 1.0], ["a", "a", "a"], "sensitive_features has 1"),
         ([], [], "sensitive_features has 0"),
     ],
 )

@@ -96,7 +96,7 @@ def test_bounds_can_be_given_by_column():
     np.testing.assert_array_equal(found[0], found[2])
     for bounds, message in (
         ({"x": (-9, 9)}, r"declared for the columns \['y'\].* declare categories="),
-        ({"z": (-9, 9)}, r"column 'z', which is not one of the numeric columns: \['x', 'y'\]"),
+        ({"z": (-9, 9)}, r"column 'z', which is not one .* that need them: \['x', 'y'\]"),
         ({"x": (9, -9)}, r"bounds\['x'\] must be a pair"),
         (([0, 1, 2], [3, 3, 3]), r"columns without categories are, in order: \['x', 'y'\]"),
     ):

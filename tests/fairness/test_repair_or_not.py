@@ -33,8 +33,19 @@ def test_a_repair_of_groups_that_are_alike_changes_no_row_and_says_so():
         warnings.simplefilter("error")
         always = fitted(X, groups, method=ConditionalRepair(tol=0))
     assert always.n_rows_changed_ > 300
-    few = fitted(X[:100], groups[:100])
-    assert few.n_rows_changed_ == 0
+    with pytest.warns(UserWarning, match="changes no row"):
+        assert fitted(X[:30], groups[:30]).n_rows_changed_ == 0
+
+
+@pytest.mark.parametrize("n_columns", [1, 2])
+@pytest.mark.parametrize("method", ["auto", "conditional"])
+def test_few_rows_of_groups_that_are_far_apart_are_repaired(method, n_columns):
+    groups = np.array(["f", "m"] * 15)
+    X = np.random.default_rng(0).normal(size=(30, n_columns)) + 6.0 * (groups == "m")[:, None]
+    fair = FairBarycenterPreprocessor(method=method, random_state=0)
+    moved = fair.fit_transform(X, sensitive_features=groups)
+    assert fair.n_rows_changed_ == (moved != X).any(axis=1).sum() == 30
+    assert np.abs(moved[::2].mean(axis=0) - moved[1::2].mean(axis=0)).max() < 1.0
 
 
 def test_three_columns_of_groups_that_are_alike_are_not_moved_to_a_support():
