@@ -371,6 +371,26 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
+    def clipped_columns(self) -> list[Any]:
+        """Return the columns of which nearly all records are missing, or at a bound that is not 0.
+
+        Many columns are 0 in most records.
+        """
+        schema, n_cells, found = self.space.schema, self.statistics["n_cells"], []
+        noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
+        # Of a count, and of the number of records, as `released_size` estimates it.
+        noise *= 1 + (1 / n_cells).sum() ** -0.5
+        most = max(0.99 * self.n_records - 2 * noise, 38 * noise)
+        counts = np.split(self.statistics["counts"].sum(axis=1), np.cumsum(n_cells)[:-1])
+        for j, of_cells in zip(schema.features, counts, strict=True):
+            column = schema.columns[j]
+            # Columns of a few numbers may have one of them alone.
+            many = column.kind == NUMERIC and column.n_known > 8
+            inner = slice(many and column.low != 0, len(of_cells) - many - column.missing)
+            if np.delete(of_cells, inner).max(initial=0.0) > most:
+                found.append(column.name)
+        return found
+
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.
 

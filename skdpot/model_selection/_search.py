@@ -17,6 +17,7 @@ from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterSampler, RandomizedSearchCV, cross_validate
 from sklearn.utils import get_tags, indexable
@@ -33,10 +34,11 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
-from skdpot.privacy import allow_useless_releases
+from skdpot.privacy import BudgetExceededError, PrivacyLedger, allow_useless_releases
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
+from skdpot.privacy.events import ComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
@@ -254,8 +256,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     _parameter_constraints: dict = {
         **{
             name: RandomizedSearchCV._parameter_constraints[name]
-            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs")
+            for name in ("estimator", "param_distributions", "cv", "n_jobs")
         },
+        # Their number is drawn one by one.
+        "n_iter": [Interval(Integral, 1, 10_000, closed="both")],
         "verbose": ["verbose", None],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
@@ -405,9 +409,26 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # Blocks are equally large, so that their sizes say how many records there are.
         guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
         title, relation = type(self).__name__, guarantee.neighbouring
+        self._check_refit(selection.event, data)
         return ReleasePlan(
             search, selection.event, source, title, guarantee, unit, relation, data.n_units
         )
+
+    def _check_refit(self, event, data):
+        """Raise if a ledger could not pay the fit of a private estimator after the search."""
+        ledger, costs = getattr(self.estimator, "ledger", None), ("epsilon", "delta")
+        varies = any(name in str(self.param_distributions) for name in costs)
+        if varies or not (self.refit and isinstance(ledger, PrivacyLedger)):
+            return
+        columns = None if data.X is None else np.shape(data.X)[1]
+        fit = result_of(lambda: self.estimator.preview(data.n_units, columns), None)
+        if fit is not None and fit.guarantee is not None:
+            events = [event, fit.event] if ledger is self.ledger else [fit.event]
+            try:
+                ledger.quote(ComposedDpEvent(events), unit=fit.guarantee.unit)
+            except BudgetExceededError as error:
+                error.add_note("This includes the fit with the chosen parameters: see refit=False.")
+                raise
 
     def _draw(self, count, source):
         """Return the parameters of candidates, and unfitted ones by the number of their object.
@@ -416,7 +437,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         object for equal ones. Each draw gets noise of its own.
         """
         drawn = draw_candidates(copy.deepcopy(self.param_distributions), count, source)
-        return drawn, {id(params): make_candidate(self.estimator, params) for params in drawn}
+        each = {id(params): params for params in drawn}
+        return drawn, {key: make_candidate(self.estimator, each[key]) for key in each}
 
     def _refuse_failing(self, search, data):
         """Raise if no candidate works on invented rows of the types, as many as in a block.
@@ -554,12 +576,13 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
         )
     shares = ClassifierMixin.score, RegressorMixin.score
     known = scoring is None and getattr(type(estimator), "score", None) in shares
-    known |= isinstance(scoring, str) and scoring != "positive_likelihood_ratio"
+    unbounded = "positive_likelihood_ratio", "mutual_info_score"
+    known |= isinstance(scoring, str) and scoring not in unbounded
     highest = 0 if str(scoring).startswith("neg_") else 1
-    if known and low >= highest:
+    if known and high - highest > highest - low:
         raise ValueError(
-            f"scoring={scoring!r} is never above {highest}, and score_range=({low:g}, {high:g}) "
-            f"never below: all candidates would score the same. Choose a range such as "
+            f"scoring={scoring!r} is never above {highest}, as score_range=({low:g}, {high:g}) is "
+            f"by more than half: noise would be too large. Choose a range such as "
             f"{(highest - 1, highest)}, as wide as scores may differ."
         )
     # A class has no tags, and is refused later.
@@ -599,6 +622,9 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
     Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
     allow its value.
     """
+    # It is its own clone, which would be changed.
+    if isinstance(estimator, FrozenEstimator):
+        raise ValueError("a FrozenEstimator has no parameters to search.")
     # Values may be estimators, which candidates must not share.
     candidate = clone(estimator).set_params(**clone(params, safe=False))
     validate_nested_parameters(candidate)

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils.validation import check_array
 
 from skdpot import transport
-from skdpot._base import validate_private_data
+from skdpot._base import validate_private_data, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
 from skdpot.privacy.checks import check_memory, names_of, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
@@ -188,6 +188,8 @@ class BaseDistributionSampler(BaseLocalSampler):
             )
         if outputs is None and cost.shape[1] == n_inputs:
             outputs = inputs
+            if np.ptp(cost) > 0 and (np.diag(cost) >= cost.max(axis=1)).all():
+                warn_user("staying costs most in cost_matrix: is it a similarity? Give distances.")
         # Costs alone say nothing about a space that both kinds of points are in.
         if outputs is None:
             inputs, outputs = None, np.arange(float(cost.shape[1]))[:, None]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -336,14 +337,18 @@ def _plan(sampler: Any, ledger: PrivacyLedger, n_samples: Any) -> ReleasePlan:
 
 def _check_files(sources: Any, targets: Any, read: Any) -> tuple[list[str], list[list[str]]]:
     """Return the names of sources, and the paths of all sources and targets, or raise."""
+    for each in (sources, targets):
+        if isinstance(each, str | os.PathLike):
+            raise ValueError(f"sources and targets must be lists of files, got {each!r}.")
     names = [os.fspath(source) for source in sources]
     origins, places = ([os.path.abspath(path) for path in paths] for paths in (names, targets))
     # A source with two names would be released twice.
-    paths = set(map(os.path.realpath, origins + places))
+    paths = Counter(map(os.path.realpath, origins + places))
     if not names or len(names) != len(places) or len(paths) != 2 * len(names):
+        twice = [path for path, times in paths.items() if times > 1][:3]
         raise ValueError(
             "sources and targets must be as many, at least one, and all different; got "
-            f"{len(names)} sources and {len(places)} targets."
+            f"{len(names)} sources and {len(places)} targets, more than once {twice or 'none'}."
         )
     # Before the key is made: a worker would fail after the charge.
     unknown = {Path(path).suffix for path in origins} - {".npy", ".npz"}
