@@ -1,7 +1,6 @@
 """A randomized search for hyperparameters with a differentially private choice."""
 
 import copy
-import math
 import random
 import sys
 import traceback
@@ -70,12 +69,9 @@ class SearchRecords:
 
     def each(self, made: Callable[[Any], Any]) -> "SearchRecords":
         """Return the records of a block, made of the arrays of these."""
-
-        def of(array: Any) -> Any:
-            return None if array is None else made(array)
-
-        params = {name: of(values) for name, values in self.params.items()}
-        return SearchRecords(of(self.X), of(self.y), params, self.public)
+        y = None if self.y is None else made(self.y)
+        params = {name: made(values) for name, values in self.params.items()}
+        return SearchRecords(made(self.X), y, params, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +90,7 @@ class Search:
     @property
     def unit(self) -> float:
         """Return the unit of sums of scores."""
-        low, high = self.score_range
-        return (high - low) / (self.n_blocks * SCORE_UNITS)
+        return float(np.ptp(self.score_range)) / (self.n_blocks * SCORE_UNITS)
 
     @property
     def standard_error(self) -> float:
@@ -104,9 +99,8 @@ class Search:
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard error of a candidate's score; its scale is the range of scores."""
-        low, high = self.score_range
         what = f"standard error of a score, with {self.n_blocks} blocks"
-        return (ExpectedError(what, self.standard_error, high - low),)
+        return (ExpectedError(what, self.standard_error, float(np.ptp(self.score_range))),)
 
 
 class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
@@ -256,7 +250,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     _parameter_constraints: dict = {
         **{
             name: RandomizedSearchCV._parameter_constraints[name]
-            for name in ("estimator", "param_distributions", "cv", "n_jobs")
+            for name in ("estimator", "param_distributions", "cv", "n_jobs", "random_state")
         },
         # Their number is drawn one by one.
         "n_iter": [Interval(Integral, 1, 10_000, closed="both")],
@@ -267,7 +261,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
         "refit": ["boolean"],
         "ledger": "no_validation",
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -408,20 +401,18 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         public = (f"the number of {units}", *([model] if self.refit else []))
         # Blocks are equally large, so that their sizes say how many records there are.
         guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
-        title, relation = type(self).__name__, guarantee.neighbouring
         self._check_refit(selection.event, data)
-        return ReleasePlan(
-            search, selection.event, source, title, guarantee, unit, relation, data.n_units
-        )
+        about = type(self).__name__, guarantee, unit, guarantee.neighbouring, data.n_units
+        return ReleasePlan(search, selection.event, source, *about)
 
     def _check_refit(self, event, data):
         """Raise if a ledger could not pay the fit of a private estimator after the search."""
-        ledger, costs = getattr(self.estimator, "ledger", None), ("epsilon", "delta")
-        varies = any(name in str(self.param_distributions) for name in costs)
+        ledger, grid = getattr(self.estimator, "ledger", None), str(self.param_distributions)
+        varies = "epsilon" in grid or "delta" in grid
         if varies or not (self.refit and isinstance(ledger, PrivacyLedger)):
             return
-        columns = None if data.X is None else np.shape(data.X)[1]
-        fit = result_of(lambda: self.estimator.preview(data.n_units, columns), None)
+        # A preview has no X, and may not know the number of columns.
+        fit = result_of(lambda: self.estimator.preview(data.n_units, *np.shape(data.X)[1:]), None)
         if fit is not None and fit.guarantee is not None:
             events = [event, fit.event] if ledger is self.ledger else [fit.event]
             try:
@@ -541,10 +532,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = indexable(X, y)
         fit_params = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        # Transformers may take no y at all.
-        targets = [] if y is None else [y]
         self.best_estimator_ = redact_errors(
-            lambda: chosen.fit(X, *targets, **fit_params),
+            # Transformers may take no y at all.
+            lambda: chosen.fit(X, *([] if y is None else [y]), **fit_params),
             "the estimator with best_params_ could not be fitted to all records. Its error may "
             "quote private values, so it is not shown. To see it, fit the estimator to invented "
             "records with the same columns.",
@@ -568,31 +558,26 @@ def _takes_groups(estimator):
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
-    low, high = map(real_number, score_range) if len(score_range) == 2 else (math.nan, math.nan)
+    low, high = map(real_number, score_range) if len(score_range) == 2 else (np.nan, np.nan)
     # An infinite range would need infinite noise.
-    if not (low < high and math.isfinite(high - low)):
-        raise ValueError(
-            f"score_range must be finite (low, high) with low < high, got {score_range!r}."
-        )
-    shares = ClassifierMixin.score, RegressorMixin.score
-    known = scoring is None and getattr(type(estimator), "score", None) in shares
+    if not (low < high and np.isfinite(high - low)):
+        raise ValueError(f"score_range must be two finite numbers low < high, got {score_range!r}.")
+    judge = getattr(type(estimator), "score", None) if scoring is None else scoring
+    known = isinstance(judge, str) or judge in (ClassifierMixin.score, RegressorMixin.score)
     unbounded = "positive_likelihood_ratio", "mutual_info_score"
-    known |= isinstance(scoring, str) and scoring not in unbounded
     highest = 0 if str(scoring).startswith("neg_") else 1
-    if known and high - highest > highest - low:
+    if known and judge not in unbounded and high - highest > highest - low:
         raise ValueError(
             f"scoring={scoring!r} is never above {highest}, as score_range=({low:g}, {high:g}) is "
             f"by more than half: noise would be too large. Choose a range such as "
             f"{(highest - 1, highest)}, as wide as scores may differ."
         )
     # A class has no tags, and is refused later.
-    has_own = scoring is None and not isinstance(estimator, type)
-    kind = get_tags(estimator).estimator_type if has_own else None
-    if kind == "density_estimator" and (low, high) == (0, 1):
+    has_own = scoring is None and not isinstance(estimator, type) and (low, high) == (0, 1)
+    if has_own and get_tags(estimator).estimator_type == "density_estimator":
         raise ValueError(
-            "the score of a generator is minus a distance, and that of other density "
-            "estimators a log-likelihood: neither lies from 0 to 1. Choose score_range, such "
-            "as (-1, 0) for a generator."
+            "the score of a generator is minus a distance, and that of other density estimators a "
+            "log-likelihood: choose score_range, such as (-1, 0) for a generator."
         )
     return low, high
 
