@@ -307,8 +307,7 @@ def _check_choice(base_measure, epsilon):
             f"base_measure sums to {total:.6g}, so that every user would get the same "
             "distribution, whatever she holds. Its sum must lie between exp(-epsilon) = "
             f"{math.exp(-epsilon):.6g} and 1, and not at either end: multiply a probability vector "
-            "by a number between them, such as "
-            f"{math.exp(-epsilon / 2):.3g}."
+            f"by a number between them, such as {math.exp(-epsilon / 2):.3g}."
         )
 
 
@@ -661,9 +660,8 @@ def power_of_distances(inputs, outputs, metric, order):
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
     what = f"the costs between {len(inputs):,} input points and {len(outputs):,} output points"
-    check_memory(
-        40 * len(inputs) * len(outputs), what, "Use fewer points, such as cells of a grid."
-    )
+    n_bytes = 40 * len(inputs) * len(outputs)
+    check_memory(n_bytes, what, "Use fewer points, such as cells of a grid.")
     points = [inputs, outputs]
     transport.refuse_degrees(metric, points)
     # A metric of sets would warn about floats.

@@ -268,8 +268,7 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Callable) 
         # Somebody may have edited a released file, or put another one in its place.
         if digest is not None and is_there and _digest_of(target) != digest:
             raise RuntimeError(
-                f"{target} is not what was released: its digest is another. Put the released file "
-                "back."
+                f"{target} is not what was released, by its digest: put the released file back."
             )
         # Without the key, other noise would be drawn: a second release of the same users.
         if keys.is_erased and not is_there:
@@ -311,8 +310,7 @@ def _results(
         yield number, result
     if len(came) < len(tasks):
         raise RuntimeError(
-            f"{len(tasks) - len(came)} results are missing: client must return one for each task "
-            "that it is given."
+            f"{len(tasks) - len(came)} results are missing: client must return one for each task."
         )
 
 
@@ -354,8 +352,7 @@ def _check_files(sources: Any, targets: Any, read: Any) -> tuple[list[str], list
     unknown = {Path(path).suffix for path in origins} - {".npy", ".npz"}
     if read is None and unknown:
         raise ValueError(
-            f"files end with .npy or .npz; for {', '.join(map(repr, sorted(unknown)))}, pass a "
-            "function as read."
+            f"files end with .npy or .npz; for {min(unknown)!r}, pass a function as read."
         )
     if {Path(path).suffix for path in places} != {".npy"}:
         raise ValueError("samples are arrays of NumPy: targets must end with .npy.")
