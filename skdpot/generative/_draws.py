@@ -183,7 +183,7 @@ def sample_codes(
     of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
     # Trees find a parity because, by chance, components, its columns or pairs of these are slightly
     # informative about the target.
-    by_chance = model.get("parities", np.zeros((1, len(features)))).any(axis=0)
+    by_chance = np.any(model.get("parities", np.zeros((1, len(features)))), axis=0)
     evenly &= not conditions
     of_each = np.bincount(labels, minlength=len(of_labels))[None]
     components = draw_entries(
