@@ -378,7 +378,10 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     labels, counts = (list(y), list(y.values())) if isinstance(y, dict) else (y, 1)
     codes = tables.label_codes(tables.one_by_one(labels), number)
     if not len(codes) or (codes < 0).any():
-        raise ValueError(f"y must ask for labels among {classes.tolist()}, got {to_display(y)}.")
+        raise ValueError(
+            f"y must ask for labels among {classes.tolist()}, by a list of these or a dict "
+            f"{{label: number}}, got {to_display(y)}."
+        )
     if not all(isinstance(n, int | np.integer) and n >= 0 for n in np.atleast_1d(counts)):
         raise ValueError(f"y must give the number of records of each label, got {to_display(y)}.")
     return np.repeat(codes, counts)

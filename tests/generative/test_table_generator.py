@@ -426,6 +426,15 @@ def test_bad_parameters_are_refused_before_the_charge(params, message):
     refuse(make().set_params(**params), message, make_table(10).assign(wage=SECRET))
 
 
+def test_too_many_classes_are_refused_before_the_charge():
+    schema = {"age": (0, 99), "retired": [str(k) for k in range(1001)]}
+    refuse(
+        make().set_params(schema=schema),
+        "the target has 1,001 classes",
+        make_table(10)[["age", "retired"]],
+    )
+
+
 def test_labels_and_classes_go_together():
     table = make_table(10)
     X, y = table.drop(columns="retired"), table["retired"]

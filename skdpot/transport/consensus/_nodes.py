@@ -170,7 +170,7 @@ class LogUtility:
         weights = _parameters(self.weights, "weights")
         scales = _parameters(self.scales, "scales", len(weights))
         if (weights < 0).any():
-            raise ValueError("weights must be non-negative.")
+            raise ValueError("weights must be non-negative (utility_bounds).")
         if (scales <= 0).any():
             raise ValueError("scales must be positive (utility_scale).")
         object.__setattr__(self, "weights", weights)
