@@ -533,7 +533,7 @@ class NumberModel:
     quantiles: np.ndarray
 
     @property
-    def differs(self) -> bool:
+    def differ(self) -> bool:
         """Tell whether groups have different conditional distributions."""
         return self.lines.differ or bool(np.ptp(self.running, axis=0).any())
 

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
+from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.privacy.checks import redact_errors, refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
@@ -562,8 +563,17 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray) -> np.ndar
     return weights / weights.sum()
 
 
-def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
-    """Return the declared groups; raise if they or their weights are wrong."""
+def read_groups(fair: Any, labels: np.ndarray | None = None) -> Groups:
+    """Return the groups of an estimator's rows, or declared ones; raise if weights are wrong, too.
+
+    With epsilon, `labels` are not read.
+    """
+    policy = group_policy(fair.groups)
+    if labels is not None:
+        groups = policy._make_groups(labels)
+        warn_user(small_groups_warning(policy, groups))
+        group_weights(fair.weights, groups.sizes, groups.names)
+        return groups
     if not isinstance(policy, DeclaredGroups):
         raise ValueError(
             "groups must be declared: with epsilon, pass all labels as groups=[...] or "
@@ -573,5 +583,5 @@ def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
     if len(groups.names) < 2:
         raise ValueError("a repair needs two or more groups, and one was declared.")
     # Wrong weights raise before anything is charged; the sizes are not known yet.
-    group_weights(weights, np.ones(len(groups.names)), groups.names)
+    group_weights(fair.weights, np.ones(len(groups.names)), groups.names)
     return groups

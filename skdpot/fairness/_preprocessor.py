@@ -610,7 +610,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
         computed = () if self.computed is None else read_computed(self.computed, every)
         columns = [every[j] for j in not_computed(every, computed)]
-        groups = read_groups(group_policy(self.groups), self.weights) if private else None
+        groups = read_groups(self) if private else None
         budget = self.epsilon, self.delta
         method = self._method(partial(automatic_method, columns, *budget, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
@@ -667,8 +667,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.certificate_, self.n_rows_changed_ = fitted.certificate, fitted.n_changed
         self.computed_features_ = {every[one.position].name: one.text for one in fitted.computed}
         if isinstance(fitted.transport, SupportMap):
-            for name, value in fitted.transport.attributes().items():
-                setattr(self, name, value)
+            self.__dict__.update(fitted.transport.attributes())
         if len(self.groups_) < 2:
             warn_user("all rows are in one group, so there is nothing to repair.")
         unmoved = self.epsilon is not None and not fitted.transport.moves

@@ -315,7 +315,7 @@ def test_images_of_scores_have_the_distribution_of_their_group():
     scores = np.where(groups, 1 + earlier[:, 0], -0.5 * earlier[:, 0]) + noise
     folds = rng.integers(4, size=12_000)
     model = fit_numbers(scores, earlier.T, groups, folds, 2)
-    assert model.differs
+    assert model.differ
     means = model.lines.of(earlier.T)[:, 0]
     moved = model.move(scores, means, groups, rng.random(12_000))
     np.testing.assert_array_equal(moved[groups, np.arange(12_000)], scores)
