@@ -170,8 +170,6 @@ class ConditionalMap:
     shared: np.ndarray
     coupling: str = "monotone"
 
-    method = "conditional"
-
     @property
     def moves(self) -> bool:
         """Tell whether any row may get another value."""
@@ -354,11 +352,8 @@ def fit_conditional(
     groups: np.ndarray,
     weights: np.ndarray,
     rng: np.random.Generator,
-    *,
+    method: ConditionalRepair,
     fixed: tuple[int, ...] = (),
-    tol: float = 0.02,
-    max_rows: int = 100_000,
-    coupling: str = "monotone",
     callback: Callable[[], object] = lambda: None,
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
@@ -376,20 +371,15 @@ def fit_conditional(
         Numbers of groups; rows of group -1 are not used.
     weights : ndarray of shape (n_groups,)
         Weights of groups, with sum 1.
+    method : ConditionalRepair
+        Its `tol`, `max_rows` and `coupling`.
     fixed : tuple of int
         Positions of columns that are conditioned on: they come first and are never moved.
-    tol : float
-        Nothing is moved if no classifier tells a group of held-out rows from the others by an area
-        under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
-    max_rows : int
-        Maximum number of rows, drawn at random.
-    coupling : {"monotone", "common"}
-        How values and their images are coupled.
     callback : callable
         Called after every column.
     """
     # In random order, since some models are fitted to the first rows alone.
-    rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
+    rows = rng.permutation(np.flatnonzero(groups >= 0))[: method._most_rows()]
     codes, groups, weights = codes[rows], groups[rows], np.asarray(weights, dtype=np.float64)
 
     keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
@@ -402,7 +392,7 @@ def fit_conditional(
         read_columns.append(read(part, codes[:, position], place))
         part.write_features(known[first : first + part.width], *read_columns[-1])
     # Moving rows costs information, so it must be worth it.
-    shared = shared_maps(known.T, groups, len(weights), tol)
+    shared = shared_maps(known.T, groups, len(weights), method.tol)
     maps, n_maps = shared[groups], int(shared.max()) + 1
     folds = deal_folds(maps, rng)
     steps: list[ColumnStep] = []
@@ -423,7 +413,7 @@ def fit_conditional(
             moves = differ or any(step.moves for step in steps)
         steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
         callback()
-    return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, coupling)
+    return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, method.coupling)
 
 
 def monotone_coupling(

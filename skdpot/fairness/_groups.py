@@ -139,8 +139,7 @@ def read_labels(
     """
     # Lists have no type: each entry is read for itself, so that one changes no other's label.
     if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
-        rows = [_label_of_row(row) for row in values] if not check else list(values)
-        values = objects(rows) if not check else np.asarray(rows, dtype=object)
+        values = np.asarray(list(values), object) if check else objects(map(_label_of_row, values))
     shape = np.shape(values)
     if len(shape) == 1:
         return _combined([plain_values(values).tolist()], [name], check=check, **how)
@@ -446,8 +445,7 @@ class Groups:
 
         def unlikeness(known: Any) -> tuple[int, float, bool, int]:
             code = self.number[known]
-            apart, distance = _difference(label, known)
-            return apart, distance, self.names[code] != OTHER, -int(self.sizes[code])
+            return *_difference(label, known), self.names[code] != OTHER, -int(self.sizes[code])
 
         # Sorted, so that of equally similar labels the same one is taken in every run.
         kept = sorted((known for known, code in self.number.items() if code >= 0), key=label_order)

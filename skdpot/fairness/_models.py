@@ -335,7 +335,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         n_groups = len(data.groups.names)
         release = PredictionCounts(self.epsilon, delta, n_groups, data.n_records, n_cells)
         not_protected = ("rows that are predicted", "the estimator")
-        return plan_of(self, release, "histogram", not_protected, data.n_records)
+        return plan_of(self, release, not_protected, data.n_records)
 
     def _run(self, plan, data):
         if self.epsilon is not None:

@@ -430,7 +430,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         validate_parameters(self)
         fitted = self._fitted
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
-        missing = self._missing(fitted.transport.method == "conditional")
+        missing = self._missing(not isinstance(fitted.transport, SupportMap))
         codes = read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
@@ -593,12 +593,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the rows of a fit, and the public facts about their repair; or raise."""
         private = self.epsilon is not None
         every = find_columns(
-            table,
-            kept,
-            categorical_features=self.categorical_features,
-            categories=self.categories,
-            missing="kept" if self.missing == "category" else self.missing,
-            private=private,
+            table, kept, self.categorical_features, self.categories, self._missing(True)
         )
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
@@ -611,8 +606,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         computed = () if self.computed is None else read_computed(self.computed, every)
         columns = [every[j] for j in not_computed(every, computed)]
         groups = read_groups(self) if private else None
-        budget = self.epsilon, self.delta
-        method = self._method(partial(automatic_method, columns, *budget, n_records, groups))
+        method = self._method(partial(automatic_method, self, columns, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
         codes = None if private else read_numbers(table, every, self._missing(is_conditional))

@@ -250,11 +250,7 @@ def redrawn(
 
 
 def automatic_method(
-    columns: list[Column],
-    epsilon: float | None,
-    delta: float | None,
-    n_records: int,
-    groups: Groups | None,
+    fair: Any, columns: list[Column], n_records: int, groups: Groups | None
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -265,14 +261,14 @@ def automatic_method(
     """
     most_columns, smallest = 3, 0.25
     few = len(columns) <= most_columns
-    if epsilon is None or groups is None:
+    if fair.epsilon is None or groups is None:
         takes_support = few and all(column.kind == NUMERIC for column in columns)
-    elif few and delta and has_grid(layout := in_own_units(columns).layout):
+    elif few and fair.delta and has_grid(layout := in_own_units(columns).layout):
         n_groups = len(groups.names)
-        release = HistogramRelease(layout, n_groups, n_records, epsilon, delta)
+        release = HistogramRelease(layout, n_groups, n_records, fair.epsilon, fair.delta)
         takes_support = not release.is_harmful(smallest * n_records / n_groups)
     else:
-        takes_support = not delta
+        takes_support = not fair.delta
     return FreeSupport() if takes_support else ConditionalRepair()
 
 
@@ -436,8 +432,7 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
             return HistogramRelease(layout, n_groups, n_records, epsilon, delta, rows.n_parts)
 
     release = made(rows.n_records, fair.epsilon)
-    what = getattr(release, "label", "histogram")
-    plan = plan_of(fair, release, what, ("rows that are transformed",), rows.n_records)
+    plan = plan_of(fair, release, ("rows that are transformed",), rows.n_records)
     if plan.refusal is None:
         return plan
     return replace(plan, advice=_advice(made, rows.n_records, fair.epsilon))
@@ -471,9 +466,7 @@ def open_plan(fair: Any) -> ReleasePlan:
     return ReleasePlan(None, None, make_source(), label, None)
 
 
-def plan_of(
-    fair: Any, release: Any, what: str, not_protected: tuple[str, ...], n_records: int
-) -> ReleasePlan:
+def plan_of(fair: Any, release: Any, not_protected: tuple[str, ...], n_records: int) -> ReleasePlan:
     """Return the plan of the release of an estimator, in which any record may be replaced."""
     guarantee = PrivacyGuarantee(
         epsilon=float(fair.epsilon),
@@ -488,7 +481,8 @@ def plan_of(
             "the time of the fit",
         ),
     )
-    label, source = f"{type(fair).__name__}, {what}", make_source(fair.random_state)
+    label = f"{type(fair).__name__}, {getattr(release, 'label', 'histogram')}"
+    source = make_source(fair.random_state)
     return ReleasePlan(release, release.event, source, label, guarantee, n_records=n_records)
 
 
@@ -809,14 +803,10 @@ def map_of_rows(fair: Any, rows: RepairRows, rng: np.random.RandomState) -> Fair
     method, codes, groups = rows.method, rows.codes, rows.groups
     weights = group_weights(fair.weights, groups.sizes, groups.names)
     generator = np.random.default_rng(rng.randint(2**31))
-    held_out = np.zeros(len(codes), dtype=bool)
     # Of conditional parity there is no bound: groups may differ in the columns that are fixed.
     is_checked = rows.certified and fair.epsilon is None and not rows.fixed
-    if is_checked:
-        held_out = hold_out(groups.codes, method.held_out, generator)
+    held_out = hold_out(groups.codes, method.held_out if is_checked else 0.0, generator)
     tol, certificate, names = float(method.tol), None, groups.names.tolist()
-    options = {"fixed": rows.fixed, "tol": tol, "max_rows": method._most_rows()}
-    options |= {"coupling": method.coupling}
     seed, did_harm = int(generator.integers(2**63)), False
 
     def fitted_to(
@@ -824,7 +814,7 @@ def map_of_rows(fair: Any, rows: RepairRows, rng: np.random.RandomState) -> Fair
     ) -> ConditionalMap:
         of_part = np.where(part, groups.codes, -1)
         return fit_conditional(
-            rows.columns, codes, of_part, weights, generator, callback=callback, **options
+            rows.columns, codes, of_part, weights, generator, method, rows.fixed, callback
         )
 
     def is_harm(raised: float) -> bool:

@@ -382,12 +382,11 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
     X = table.X
     if table.container == "array" and X.dtype.kind not in "OcmM":
         return X.toarray() if sparse.issparse(X) else X, None
-    columns, categorical = [], []
+    columns, categorical = [], np.zeros(X.shape[1], dtype=bool)
     for j in range(X.shape[1]):
         values = table.column(j)
         try:
             columns.append(values.astype(np.float64))
-            categorical.append(False)
         except (TypeError, ValueError, OverflowError):
             # As words they would have no order, and a model could not learn from new ones.
             if any(isinstance(value, date | timedelta | complex) for value in values):
@@ -396,5 +395,5 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
             missing = [is_missing(value) for value in values]
             columns.append(np.where(missing, np.nan, codes.astype(np.float64)))
             # Gradient boosting takes no more categories; they are ordered then.
-            categorical.append(len(words) <= 255)
-    return np.column_stack(columns), np.array(categorical)
+            categorical[j] = len(words) <= 255
+    return np.column_stack(columns), categorical
