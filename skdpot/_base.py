@@ -170,7 +170,7 @@ def warn_of_uncounted(counted: float, of: str) -> None:
 
 
 def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:
-    """Warn if a release, whose counts have this noise, counts far fewer records than there are.
+    """Warn if a release counts far fewer records than there are; the noise has this deviation.
 
     Of 176 private repairs and distances of tables of 300 to 3,000 rows that are declared, or of
     which a fifth lacks a number, none is told.

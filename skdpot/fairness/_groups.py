@@ -562,9 +562,9 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray) -> np.ndar
 
 
 def read_groups(fair: Any, labels: np.ndarray | None = None) -> Groups:
-    """Return the groups of an estimator's rows, or declared ones; raise if weights are wrong, too.
+    """Return the groups of an estimator's rows, or raise; also if their weights are wrong.
 
-    With epsilon, `labels` are not read.
+    Without `labels`, those of a fit with epsilon: they are declared, and have no rows.
     """
     policy = group_policy(fair.groups)
     if labels is not None:
