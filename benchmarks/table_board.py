@@ -13,10 +13,11 @@ import numpy as np
 from benchmarks.fair_board import brief, brief_seconds, list_table, mean_and_error
 from benchmarks.stored_board import StoredBoard
 
-OURS, REAL = "ours", "real records"
+OURS, BINNED, REAL = "ours", "ours, in bins", "real records"
 RESULTS = Path(__file__).with_name("table_results.json")
 DOC = Path(__file__).parents[1] / "doc"
 PAGE, SUMMARY = DOC / "tables_measured.inc", DOC / "measured" / "tables.csv"
+ERRORS_SUMMARY = DOC / "measured" / "tables_errors.csv"
 # The first table of the page shows these beside ours.
 SUMMARISED = ("AIM", "MST")
 DELTA = 1e-6
@@ -99,10 +100,12 @@ class TableBoard(StoredBoard[TableResult]):
 
     def methods(self, results: Iterable[TableResult]) -> list[str]:
         """Return the methods of results: real records, ours, and the others by name."""
-        rank = {REAL: 0, OURS: 1}
+        rank = {REAL: 0, OURS: 1, BINNED: 2}
         return sorted({one.method for one in results}, key=lambda name: (rank.get(name, 2), name))
 
-    def standing(self, table: str, epsilon: float, measure: str) -> Standing | None:
+    def standing(
+        self, table: str, epsilon: float, measure: str, own: str = OURS
+    ) -> Standing | None:
         """Compare ours with the peer that is best by a measure; None where there is none.
 
         The standard error of a peer with a single run is taken to be that of a run of ours. It is 0
@@ -112,22 +115,22 @@ class TableBoard(StoredBoard[TableResult]):
         runs: dict[str, list[float]] = {}
         for one in here:
             runs.setdefault(one.method, []).append(one.measures[measure])
-        own = runs.pop(OURS, [])
-        if not own or not runs:
+        ours = {name: runs.pop(name, []) for name in (OURS, BINNED)}[own]
+        if not ours or not runs:
             return None
         sign = 1 if measure in UTILITIES else -1
         peer = max(runs, key=lambda name: sign * float(np.mean(runs[name])))
-        of_ours, own_error = mean_and_error(own)
+        of_ours, own_error = mean_and_error(ours)
         best, error = mean_and_error(runs[peer])
         if np.isnan(error):
-            error = own_error * np.sqrt(len(own))
+            error = own_error * np.sqrt(len(ours))
         lead, error = sign * (of_ours - best), float(np.nan_to_num(np.hypot(own_error, error)))
         return Standing(table, epsilon, measure, of_ours, peer, best, lead, error)
 
-    def standings(self, tables: Iterable[str]) -> list[Standing]:
+    def standings(self, tables: Iterable[str], own: str = OURS) -> list[Standing]:
         """Return all comparisons with the best peer, table by table."""
         found = [
-            self.standing(table, epsilon, measure)
+            self.standing(table, epsilon, measure, own)
             for table in tables
             for epsilon in JUDGED
             for measure in (*UTILITIES, *ERRORS)
@@ -170,9 +173,9 @@ def _brief(values: Sequence[float], measure: str) -> str:
     return brief(values, 3 if measure in UTILITIES else 4) if values else ""
 
 
-def behind_of(board: TableBoard, titles: dict[str, str]) -> list[str]:
+def behind_of(board: TableBoard, titles: dict[str, str], own: str = OURS) -> list[str]:
     """Return the lines of all comparisons that ours loses, the largest loss in errors first."""
-    lost = [one for one in board.standings(titles) if one.is_behind]
+    lost = [one for one in board.standings(titles, own) if one.is_behind]
     rows = [
         [
             *(titles[one.table], f"{one.epsilon:g}", (UTILITIES | ERRORS)[one.measure]),
@@ -198,7 +201,10 @@ def versions_of(board: TableBoard) -> list[str]:
 def page_of(board: TableBoard, titles: dict[str, str]) -> str:
     """Return sections for the documentation."""
     titles = {name: title for name, title in titles.items() if board.select(table=name)}
-    lines = ["Where ours is behind", "--------------------", "", *behind_of(board, titles)]
+    lines = []
+    for own in (OURS, BINNED):
+        title = f"Where {own} is behind"
+        lines += [title, "-" * len(title), "", *behind_of(board, titles, own)]
     for table, title in titles.items():
         lines += [title, "-" * len(title), "", *table_of(board, table)]
     lines += ["Versions", "--------", "", *versions_of(board)]
@@ -220,6 +226,25 @@ def summary_of(board: TableBoard, titles: dict[str, str]) -> str:
         for epsilon in EPSILONS[::-1]:
             cells += [_boosting(board, table, name, epsilon) for name in (OURS, *SUMMARISED)]
         lines.append([title, *cells])
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def errors_of(board: TableBoard, titles: dict[str, str], epsilon: float = 1.0) -> str:
+    """Return the page's table of errors as CSV: ours by bounds, in bins, and the best peer."""
+    shown = ("one_way", "two_way", "three_way")
+    headings = [
+        cell for name in shown for cell in (f"{ERRORS[name]}: ours", "in bins", "best peer")
+    ]
+    lines = [["table", *headings]]
+    for table, title in titles.items():
+        cells = []
+        for name in shown:
+            found = [board.standing(table, epsilon, name, own) for own in (OURS, BINNED)]
+            if all(found):
+                cells += [f"{_brief([one.ours], name)}" for one in found]
+                cells.append(f"{_brief([found[0].best], name)} {found[0].peer}")
+        if cells:
+            lines.append([title, *cells])
     return "".join(",".join(line) + "\n" for line in lines)
 
 

@@ -3,7 +3,8 @@
 ``python table_methods.py METHOD FOLDER`` reads ``task.json`` and ``codes.csv`` from the folder,
 and writes ``made.csv`` and ``told.json`` into it. It imports nothing of the benchmarks, since a
 peer may need other versions of what both depend on. All peers get the same bins and the same codes;
-the number of records is public. Ours gets the records, in ``records.pkl``, and their schema.
+the number of records is public. Ours gets the records, in ``records.pkl``, and their schema; and,
+as a method of its own, what the peers get.
 
 What is set right, for a valid comparison: records are in a random order beforehand, since a method
 may keep it, and those of a graphical model of ``mbi`` are drawn independently given its marginals,
@@ -41,6 +42,20 @@ def run_ours(folder, task):
         **task["options"],
     )
     return generator.fit(records).sample(len(records))
+
+
+def run_ours_in_bins(folder, task):
+    """Run ours with the public knowledge that peers have: the bins of numbers, as integers."""
+    codes, schema, n_known = pd.read_csv(folder / "codes.csv"), {}, {}
+    for name, declared in task["schema"].items():
+        missing = declared["missing"]
+        n_known[name] = task["sizes"][name] - missing
+        schema[name] = {"categories": list(range(n_known[name])), "missing": missing}
+        if "bounds" in declared:
+            schema[name] = {"bounds": (0, n_known[name] - 1), "integer": True, "missing": missing}
+        codes[name] = codes[name].where(codes[name] < n_known[name]).astype("Int64")
+    codes.to_pickle(folder / "records.pkl")
+    return run_ours(folder, task | {"schema": schema}).fillna(n_known).astype(int)
 
 
 def run_dpmm(pipeline, folder, task):
@@ -130,6 +145,7 @@ def shuffled(folder, task):
 # How each is run, and the package whose version is told.
 METHODS = {
     "ours": (run_ours, "skdpot"),
+    "ours, in bins": (run_ours_in_bins, "skdpot"),
     "AIM": (functools.partial(run_dpmm, "AIMPipeline"), "dpmm"),
     "MST": (functools.partial(run_dpmm, "MSTPipeline"), "dpmm"),
     "PrivBayes": (functools.partial(run_dpmm, "PrivBayesPipeline"), "dpmm"),

@@ -26,7 +26,9 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.table_board import (
+    BINNED,
     DELTA,
+    ERRORS_SUMMARY,
     OURS,
     PAGE,
     REAL,
@@ -34,6 +36,7 @@ from benchmarks.table_board import (
     SUMMARY,
     TableBoard,
     TableResult,
+    errors_of,
     page_of,
     summary_of,
 )
@@ -44,6 +47,7 @@ from benchmarks.table_sets import NAMES, TITLES, load_set
 ROOT = Path(__file__).parents[1]
 PYTHONS = {
     OURS: sys.executable,
+    BINNED: sys.executable,
     "independent": sys.executable,
     "AIM": os.environ.get("SKDPOT_DPMM_PYTHON"),
     "MST": os.environ.get("SKDPOT_DPMM_PYTHON"),
@@ -78,10 +82,10 @@ def made_by(table, method, epsilon, seed, folder, *, limit=0, checkout=ROOT):
     else:
         table.codes(table.train).to_csv(folder / "codes.csv", index=False)
     program = Path(__file__).with_name("table_methods.py")
-    path = {OURS: str(checkout), "SWIFT": os.environ.get("SKDPOT_DPSYNTH", "")}.get(method, "")
+    paths = {"SWIFT": os.environ.get("SKDPOT_DPSYNTH")} | dict.fromkeys((OURS, BINNED), checkout)
     ended = subprocess.run(
         [PYTHONS[method], "-W", "ignore", program, method, folder],
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": str(paths.get(method) or "")},
         check=False,
         stdout=subprocess.DEVNULL,
     )
@@ -168,6 +172,7 @@ def write_pages(path):
     board = TableBoard.load(path)
     PAGE.write_text(page_of(board, TITLES))
     SUMMARY.write_text(summary_of(board, TITLES))
+    ERRORS_SUMMARY.write_text(errors_of(board, TITLES))
 
 
 def main():

@@ -343,7 +343,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             )
 
         def steps() -> Any:
-            names = names_of(X, "columns")
+            names = names_of(X, "columns") if hasattr(X, "shape") else []
             if len(set(names)) < len(names):
                 raise ValueError(f"column {max(names, key=names.count)!r} of X is there twice.")
             with silence() if self.epsilon is not None else nullcontext():

@@ -297,6 +297,7 @@ def test_wrong_options_are_refused_before_data_are_read(
     assert (folder / "kept.csv").read_text() == "mine"
 
 
+@pytest.mark.filterwarnings("ignore:nothing was found of")
 def test_a_schema_is_found_within_the_budget(folder, capsys):
     ledger = str(folder / "auto.sqlite")
     data, made = str(folder / "data.csv"), folder / "made.csv"

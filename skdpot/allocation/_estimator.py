@@ -243,8 +243,16 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
 def within_ranges(problem: Problem, ranges: Any) -> Problem:
     """Return private utilities moved into their declared ranges, and their middles for NaN.
 
-    Raise if the family has no utility with the lowest parameter, which is public.
+    Raise if the family has no utility with the lowest parameter, or the best plan is known to be
+    empty, which is public.
     """
+    largest = sum(high for _, (_, high) in zip(problem.values, ranges, strict=False))
+    sides = problem.network.targets, problem.network.sources
+    if largest <= 0 and isinstance(problem.family, str) and not any(s.lower.any() for s in sides):
+        raise ValueError(
+            "nothing was charged: with utilities of at most 0, and lower bounds of 0, the best "
+            "plan is empty. If X has costs, declare lower bounds, or fit a public number minus X."
+        )
     moved = []
     for values, (low, high) in zip(problem.values, ranges, strict=False):
         # Of the lowest parameter alone, which is public: actual values must not decide whether this
@@ -385,10 +393,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         X = _base.validate_private_data(
             self, X, instead=instead, as_numbers=read, accept_sparse="csr", dtype=np.float64
         )
-        problem = self._problem_on(self._network_of(X), X, source_utilities, private=private)
-        if private:
-            problem = within_ranges(problem, read_ranges(self.utility_bounds))
-        return problem
+        return self._problem_on(self._network_of(X), X, source_utilities, private=private)
 
     def _declared(self, n_records: int, columns: Any, source_utilities: bool = False) -> Problem:
         """Return the problem on the declared network, with unknown utilities."""
@@ -397,7 +402,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
         self._load()
-        return self._problem_on(self._network_of(X), X, X if source_utilities else None)
+        beside, private = X if source_utilities else None, self.epsilon is not None
+        return self._problem_on(self._network_of(X), X, beside, private=private)
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
         """Return the public network, or raise."""
@@ -432,7 +438,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
             values.append(on_edges(read, network))
         compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
         scale = read_scale(self.utility_scale, network)
-        return Problem(network, self.utility, scale, tuple(values), compact)
+        problem = Problem(network, self.utility, scale, tuple(values), compact)
+        return within_ranges(problem, read_ranges(self.utility_bounds)) if private else problem
 
     def _plan_of(self, release: Any, source: NoiseSource, *, delta: float, by: str) -> ReleasePlan:
         """Return the plan of the releases of all nodes; a unit of privacy belongs to one node."""

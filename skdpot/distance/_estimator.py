@@ -22,7 +22,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import redact_errors, refuse_other_order, to_display
+from skdpot.privacy.checks import names_of, redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
 from skdpot.transport import load_compiler, load_solver
 
@@ -131,8 +131,9 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
         codes = tables.label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
-    if groups is None and len(names) > max(1000, len(X) / 2):
-        raise ValueError("y has a group for nearly every record: make bands of numbers first.")
+    if groups is None and len(names) > max(20, len(X) / 2):
+        instead = "make bands of numbers first, or compare two samples by private_ot_cost(X, Y)"
+        raise ValueError(f"y has a group for nearly every record: {instead}.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):
@@ -163,10 +164,10 @@ def declared_groups(
         group_sizes = [group_sizes[name] for name in names] if set(names) == {*group_sizes} else []
     if group_sizes is None:
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
-    if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
+    if len(group_sizes) != len(names) or sum(group_sizes) != n_records or min(group_sizes) < 0:
         raise ValueError(
-            f"group_sizes must give one number for each of the {len(names)} groups, and add up to "
-            f"n_records={n_records}, got {to_display(group_sizes)}."
+            f"group_sizes must give one number for each of the {len(names)} groups, none below 0, "
+            f"and add up to n_records={n_records}, got {to_display(group_sizes)}."
         )
     y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
     # As objects: an array of numbers and texts would make all of them texts.
@@ -330,6 +331,8 @@ class BaseTransportDistance(PrivateEstimator):
         self, space: BoxSpace | SchemaSpace, reg: float | None, divergence: str = "ot"
     ) -> CostSettings:
         """Return the settings of the cost; the default of `reg` depends on the range of costs."""
+        if self.metric in ("euclidean", "cityblock", "chebyshev") and self.order not in (None, 1):
+            raise ValueError("order takes roots of powers: leave it out, or use 'sqeuclidean'.")
         cost = space.cost(self.metric, self.cost_range)
         low, high = cost.range
         # Published iterations lose all to noise with less regularisation than this.
@@ -679,21 +682,17 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     >>> round(cost, 2)
     0.67
     """
+    if "groups" in options:
+        raise TypeError("private_ot_cost has the groups X and Y: leave out groups.")
     if options.get("schema") is not None:
         schema = tables.read_schema(options["schema"])
         X, Y = (_declared_values(table, schema) for table in (X, Y))
     else:
-        first, names = BaseEstimator(), getattr(Y, "columns", None)
+        refuse_other_order("Y", Y, names_of(X, "columns"), axis="columns")
         read = partial(
             validate_private_data, instead=_INSTEAD, as_numbers=tables.as_numbers, dtype=np.float64
         )
-        X, Y = read(first, X), read(BaseEstimator(), Y)
-        given = getattr(first, "feature_names_in_", None)
-        if given is not None and names is not None and list(names) != given.tolist():
-            raise ValueError(
-                f"Y has the columns {list(names)}, and X has {given.tolist()}: give both the same "
-                "columns in the same order."
-            )
+        X, Y = read(BaseEstimator(), X), read(BaseEstimator(), Y)
         n, m = X.shape[1], Y.shape[1]
         if n != m:
             raise ValueError(f"X has {n} features, and Y has {m}; they must agree.")

@@ -244,7 +244,8 @@ def empty_tails(
     -------
     list of ndarray of shape (n_cells,)
         True for cells beyond the last one that clearly has records, alone or with its neighbours.
-        On a linear scale, they are also farther away than such cells are from each other.
+        On a linear scale, they are also farther away than such cells are from each other. None is
+        where the others clearly have too few records, by those of all columns.
 
     Examples
     --------
@@ -259,6 +260,13 @@ def empty_tails(
     # Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
     tail_deviations = 4.0
     tail_widths = (1, 2, 4, 8, 16)
+    # Noise hides records of many cells, but the other cells lack them: this share, or more.
+    min_lacking = 0.05
+    precisions = [
+        1 / (len(x) * max(noise, LEAST_NOISE) ** 2)
+        for x, noise in zip(counts, deviations, strict=True)
+    ]
+    n_records = np.average([x.sum() for x in counts], weights=precisions)
     each = zip(schema.features, counts, starts, deviations, strict=True)
     for j, totals, start, deviation in each:
         column, tail = schema.columns[j], np.zeros(len(totals), dtype=bool)
@@ -276,7 +284,9 @@ def empty_tails(
             tail[: len(numbers)] = start[: len(numbers)] >= stop[last] + margin
             if not is_log or column.low < 0:
                 tail |= stop <= start[first] - margin
-        empty.append(tail)
+        error = tail_deviations * deviation * math.sqrt(np.count_nonzero(~tail))
+        is_wrong = n_records - totals[~tail].sum() > max(error, min_lacking * n_records)
+        empty.append(tail & (not is_wrong))
     return empty
 
 

@@ -125,8 +125,8 @@ def sample_codes(
     evenly : bool, default=False
         Whether shares of components, of cells, and of each component's cells, are hardly changed
         by chance. Each record is drawn almost as if it were the only one, and all are nearer to
-        the model than independent ones. Components of a model with parities are drawn
-        independently.
+        the model than independent ones. Components of a model with parities, and columns of
+        these, are drawn independently.
 
     Returns
     -------
@@ -181,14 +181,16 @@ def sample_codes(
     n_rows = n_samples * n_candidates
     labels = labels if labels is None else np.repeat(labels, n_candidates)
     of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
-    of_each, sizes = None, None
-    # Trees find a parity because, by chance, a column or a pair is slightly informative about the
-    # target.
-    if evenly and not (conditions or model.get("parities", np.zeros(0)).any()):
-        of_each = np.bincount(labels, minlength=len(of_labels))[None]
-        is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
-        sizes = is_of_class * (of_each @ of_labels)
-    components = draw_entries(of_labels, labels, rng, of_each)
+    # Trees find a parity because, by chance, components, its columns or pairs of these are slightly
+    # informative about the target.
+    by_chance = np.any(model.get("parities", np.zeros((1, len(features)))), axis=0)
+    evenly &= not conditions
+    of_each = np.bincount(labels, minlength=len(of_labels))[None]
+    components = draw_entries(
+        of_labels, labels, rng, of_each if evenly and not by_chance.any() else None
+    )
+    is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
+    sizes = is_of_class * np.bincount(components, minlength=len(prior)) if evenly else None
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -206,7 +208,7 @@ def sample_codes(
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]
         cells, rows, weights = model["cells"][:, columns[j]], components, prior
-        of_rows = sizes
+        of_rows = None if by_chance[c] else sizes
         if c in factors:
             for parent in factors[c]:
                 if parent < -1:
@@ -218,13 +220,13 @@ def sample_codes(
             shares = shares_of_rows(within)
             own = _factors.group_sums(cells, fine[c])
             rows, kept = _factors.draw_groups(
-                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=sizes
+                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=of_rows
             )
             if j in held:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-9)
             grouped[c], cells = rows, shares
             weights = within.sum(axis=1)
-            of_rows = None if sizes is None else sizes @ own
+            of_rows = None if of_rows is None else of_rows @ own
         starts, stops = cell_ends[j]
         # A row without any allowed cell gets all allowed codes with equal probability.
         of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
@@ -368,6 +370,26 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
+
+    def clipped_columns(self) -> list[Any]:
+        """Return the columns of which nearly all records are missing, or at a bound that is not 0.
+
+        Many columns are 0 in most records.
+        """
+        schema, n_cells, found = self.space.schema, self.statistics["n_cells"], []
+        noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
+        # Of a count, and of the number of records, as `released_size` estimates it.
+        noise *= 1 + (1 / n_cells).sum() ** -0.5
+        most = max(0.99 * self.n_records - 2 * noise, 38 * noise)
+        counts = np.split(self.statistics["counts"].sum(axis=1), np.cumsum(n_cells)[:-1])
+        for j, of_cells in zip(schema.features, counts, strict=True):
+            column = schema.columns[j]
+            # Columns of a few numbers may have one of them alone.
+            many = column.kind == NUMERIC and column.n_known > 8
+            inner = slice(many and column.low != 0, len(of_cells) - many - column.missing)
+            if np.delete(of_cells, inner).max(initial=0.0) > most:
+                found.append(column.name)
+        return found
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.

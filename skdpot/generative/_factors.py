@@ -229,9 +229,11 @@ def pair_target(
     np.add.at(guess, (coarse[0][:, None], coarse[1]), fine)
     differences, noise = observed - guess, (deviation / n_records) ** 2 + guess / n_records
     # What differences exceed the noise by, less two standard errors, is in proportion to the guess.
+    # Noise explains none that is clear among so many.
     excess = np.sum(differences**2 - noise) - 2 * math.sqrt(2 * np.sum(noise**2))
     spreads = max(excess, 0.0) * guess
-    likely = guess + differences * spreads / (spreads + noise)
+    hidden = differences**2 < clear_errors(guess.size) ** 2 * noise
+    likely = guess + differences * np.where(hidden, spreads / (spreads + noise), 1.0)
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
     if missing is not None:
         # With two deviations, patterns of missing values of two public tables are farther off.
@@ -525,9 +527,11 @@ def even_totals(
         lacking = np.maximum(expected - totals, 0.0)
         lacking /= np.maximum(lacking.max(axis=1, keepdims=True), _TINY)
         moved = np.flatnonzero(rng.uniform(size=len(drawn)) < surplus.ravel()[cells])
-        allowed = lacking[strata[moved]]
-        allowed[np.arange(len(moved)), drawn[moved]] = 1.0
-        drawn[moved] = _chosen(weights_of(moved) * allowed, rng.uniform(size=len(moved)))
+        # Some records at once: a matrix of all and of 10,000 entries takes a gigabyte.
+        for some in np.array_split(moved, 1 + moved.size * n_entries // 2**23):
+            allowed = lacking[strata[some]]
+            allowed[np.arange(len(some)), drawn[some]] = 1.0
+            drawn[some] = _chosen(weights_of(some) * allowed, rng.uniform(size=len(some)))
 
 
 def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:

@@ -553,6 +553,8 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
 
     `groups` has the persons, or names the column of X that has them, which is taken out.
     """
+    if isinstance(groups, list) and len(groups) == 1 and groups[0] in getattr(X, "columns", ()):
+        raise ValueError(f"groups is a list of one: name the column, as groups={groups[0]!r}.")
     if not isinstance(groups, str):
         name = getattr(groups, "name", None)
         return X, groups, name if isinstance(name, str) else "user"
@@ -645,9 +647,13 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     if rules:
         # Made-up rows of declared values: a rule that fails must fail before the charge.
         rng = RandomState(0)
-        codes = [rng.randint(0, column.n_codes, 64, dtype=np.int64) for column in schema.columns]
-        uniforms = rng.uniform(size=(64, len(codes)))
-        rules.kept(frame_of(schema, schema.plain_values(np.column_stack(codes), uniforms)), schema)
+        n_known, n_codes = np.array([(c.n_known, c.n_codes) for c in schema.columns]).T
+        codes = rng.randint(0, n_codes, (64, len(n_codes)), dtype=np.int64)
+        codes[0], codes[1] = 0, n_known - 1
+        frame = frame_of(schema, schema.plain_values(codes, rng.uniform(size=codes.shape)))
+        rules.kept(frame, schema)
+        if not replace(rules, conditions=()).kept(frame, schema).any():
+            raise ValueError("computed has values that the schema does not declare: compare both.")
 
 
 def frame_of(schema: tables.TableSchema, plain: Sequence[np.ndarray]) -> Any:

@@ -132,7 +132,7 @@ def _clear_range(counts: np.ndarray, deviation: float) -> np.ndarray:
 def found_column(
     column: Column, counts: np.ndarray, labels: list, size: float, noise: tuple[float, int]
 ) -> Column:
-    """Return what the noisy counts of a column show that it holds."""
+    """Return what the noisy counts of a column show that it holds, or the column: nothing."""
     deviation, threshold = noise
     n_missing, cells, of_labels = np.split(counts, [1, 1 + 2 * _N_CELLS])
     whole, broken = cells.reshape(2, -1)
@@ -142,10 +142,7 @@ def found_column(
     n_labels, in_cells = of_labels[kept].sum(), (whole + broken)[found]
     if len(found) and (column.kind == NUMERIC or n_labels < in_cells.sum()):
         return _numeric(column, found, in_cells, column.integer or not len(clear[1]))
-    if column.kind == NUMERIC and column.unit is None:
-        # Clipped to these, numbers that noise hides do no harm, which draws from all ranges would.
-        return replace(column, low=0, high=1)
-    if column.other is None or not kept.any():
+    if column.kind == NUMERIC or column.other is None or not kept.any():
         return column
     values = [label for label, is_kept in zip(labels, kept, strict=True) if is_kept]
     # Others are declared where more are left than noise explains.

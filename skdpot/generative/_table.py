@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _counts, _factors, _records, _schema
 from skdpot.generative._counts import LEAST_NOISE, CountReleases, SumsOfParts
@@ -319,6 +320,12 @@ class SchemaReleases(SketchSeries):
             _schema.found_column(column, counts, labels, size, self.noise)
             for column, counts, (_, labels) in zip(schema.columns, released, counted, strict=True)
         ]
+        lost = [c for c in schema.columns if c in columns and c.values != (False, True)]
+        advice = "Declare these columns, leave out identifiers, or use more records."
+        warn_user(f"nothing was found of {[c.name for c in lost]}. {advice}" if lost else None)
+        # Clipped to these, numbers that noise hides do no harm, which draws from all ranges would.
+        numbers = [c for c in lost if c.kind == NUMERIC and c.unit is None]
+        columns = [replace(c, low=0, high=1) if c in numbers else c for c in columns]
         schema = replace(schema, columns=tuple(columns))
         space = replace(self.space, schema=schema, is_open=False)
         if self.plan_sketch is None:
@@ -802,9 +809,11 @@ def count_strong(
     noise, most_groups = _counts.noise_of_tables(rows.releases, "strong", len(strong)), 256
     n_groups = _counts.number_of_groups(n_records, 1, 2 * noise, most_groups)
     groups = _counts.group_cells(cleared, rows.schema, n_groups, starts)
+    # With more cells in all pairs together, factors take longer than ten seconds to fit.
+    most_categories = max(most_groups, math.isqrt(2**20 // len(strong)))
     for k in np.flatnonzero(blurred).tolist():
         # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-        if len(starts[k]) <= most_groups:
+        if len(starts[k]) <= most_categories:
             groups[k] = np.arange(len(starts[k]))
     grouped = [group[cell] for group, cell in zip(groups, cells, strict=True)]
     exact = rows.count_pairs(grouped, [group.max() + 1 for group in groups], strong)

@@ -25,7 +25,7 @@ from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudget, SketchSeries
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
-from skdpot.privacy.noise import NoiseSource
+from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
@@ -670,7 +670,7 @@ class VectorSketch(BaseEstimator):
         if training is not None:
             # Raises where there can be no such network.
             validate_parameters(training)
-            load_engine().Trainer(training, space).new_network(0)
+            load_engine().Trainer(training, space).start(make_source(0))
         return release
 
     def _moves(self, encoder: Encoder) -> Moves:
@@ -729,10 +729,10 @@ class ImageSketch(VectorSketch):
         if not isinstance(self.augment, dict):
             return self.augment and encoder.usual_moves
         names = ("bend", "rotation", "scale", "shift")
-        sizes = (isinstance(x, Real) and 0 <= float(x) < 1e3 for x in self.augment.values())
+        sizes = (isinstance(x, Real) and 0 <= float(x) < 4 for x in self.augment.values())
         if not set(self.augment) <= set(names) or not all(sizes):
             raise ValueError(
-                "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
-                f"names {list(names)}; got {self.augment!r}."
+                "augment must be None, 'auto' or a dictionary of numbers from 0 to 4, rotations in "
+                f"radians, by the names {list(names)}; got {self.augment!r}."
             )
         return {name: float(self.augment.get(name, 0.0)) for name in names}

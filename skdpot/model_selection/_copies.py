@@ -70,11 +70,9 @@ def copy_of(rows: Any, name: str = "X") -> Any:
     dtype: category
     Categories (2, ...): ['a', 'b']
     """
-    library = library_of(type(rows), _FRAMES)
-    if library == "pandas":
-        return _pandas_copy(rows, name)
-    if library == "polars":
-        return _polars_copy(rows, name)
+    of_frames = {"pandas": _pandas_copy, "polars": _polars_copy}
+    if (library := library_of(type(rows), _FRAMES)) in of_frames:
+        return of_frames[library](rows, name)
     if sparse.issparse(rows):
         if rows.ndim != 2 or rows.dtype.kind not in "biufc":
             raise _refused(name, f"{type(rows).__name__} of {rows.dtype}")
@@ -175,11 +173,9 @@ def _pandas_copy(rows: Any, name: str) -> Any:
 
     if isinstance(rows, pd.DataFrame):
         # By position, since names may repeat; they are public, and an index is not.
-        columns = {
-            j: _pandas_copy(rows.iloc[:, j], f"column {label!r} of {name}").array
-            for j, label in enumerate(rows.columns)
-        }
-        return pd.DataFrame(columns, index=range(len(rows))).set_axis(list(rows.columns), axis=1)
+        columns = [_pandas_copy(v, f"column {label!r} of {name}") for label, v in rows.items()]
+        made = pd.DataFrame(dict(enumerate(columns)), index=range(len(rows)))
+        return made.set_axis(list(rows.columns), axis=1)
     dtype = rows.dtype
     if isinstance(dtype, np.dtype):
         return pd.Series(_array_copy(rows.to_numpy(), name), name=rows.name)
@@ -202,10 +198,8 @@ def _polars_copy(rows: Any, name: str) -> Any:
     import polars as pl
 
     if isinstance(rows, pl.DataFrame):
-        return pl.DataFrame(
-            [_polars_copy(each, f"column {each.name!r} of {name}") for each in rows]
-        )
-    column, dtype = rows, rows.dtype
+        return pl.DataFrame([_polars_copy(v, f"column {v.name!r} of {name}") for v in rows])
+    column, dtype, plain = rows, rows.dtype, (pl.Boolean, pl.String, pl.Null)
     # Python's times have no nanoseconds.
     values = column.to_physical() if dtype.is_temporal() else column
     if isinstance(dtype, pl.Categorical | pl.Enum):
@@ -215,8 +209,6 @@ def _polars_copy(rows: Any, name: str) -> Any:
         # labels.
         labels = dtype.categories if isinstance(dtype, pl.Enum) else sorted(used)
         dtype = pl.Enum([label for label in labels if label in used])
-    elif not (
-        dtype.is_numeric() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String, pl.Null)
-    ):
+    elif not (dtype.is_numeric() or dtype.is_temporal() or dtype in plain):
         raise _refused(name, str(dtype))
     return pl.Series(column.name, values.to_list(), dtype=values.dtype).cast(dtype)

@@ -1,7 +1,6 @@
 """A randomized search for hyperparameters with a differentially private choice."""
 
 import copy
-import math
 import random
 import sys
 import traceback
@@ -17,6 +16,7 @@ from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterSampler, RandomizedSearchCV, cross_validate
 from sklearn.utils import get_tags, indexable
@@ -33,10 +33,11 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
-from skdpot.privacy import allow_useless_releases
+from skdpot.privacy import BudgetExceededError, PrivacyLedger, allow_useless_releases
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
+from skdpot.privacy.events import ComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
@@ -68,12 +69,9 @@ class SearchRecords:
 
     def each(self, made: Callable[[Any], Any]) -> "SearchRecords":
         """Return the records of a block, made of the arrays of these."""
-
-        def of(array: Any) -> Any:
-            return None if array is None else made(array)
-
-        params = {name: of(values) for name, values in self.params.items()}
-        return SearchRecords(of(self.X), of(self.y), params, self.public)
+        y = None if self.y is None else made(self.y)
+        params = {name: made(values) for name, values in self.params.items()}
+        return SearchRecords(made(self.X), y, params, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +90,7 @@ class Search:
     @property
     def unit(self) -> float:
         """Return the unit of sums of scores."""
-        low, high = self.score_range
-        return (high - low) / (self.n_blocks * SCORE_UNITS)
+        return float(np.ptp(self.score_range)) / (self.n_blocks * SCORE_UNITS)
 
     @property
     def standard_error(self) -> float:
@@ -102,9 +99,8 @@ class Search:
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard error of a candidate's score; its scale is the range of scores."""
-        low, high = self.score_range
         what = f"standard error of a score, with {self.n_blocks} blocks"
-        return (ExpectedError(what, self.standard_error, high - low),)
+        return (ExpectedError(what, self.standard_error, float(np.ptp(self.score_range))),)
 
 
 class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
@@ -254,8 +250,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     _parameter_constraints: dict = {
         **{
             name: RandomizedSearchCV._parameter_constraints[name]
-            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs")
+            for name in ("estimator", "param_distributions", "cv", "n_jobs", "random_state")
         },
+        # Their number is drawn one by one.
+        "n_iter": [Interval(Integral, 1, 10_000, closed="both")],
         "verbose": ["verbose", None],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
@@ -263,7 +261,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
         "refit": ["boolean"],
         "ledger": "no_validation",
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -404,10 +401,25 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         public = (f"the number of {units}", *([model] if self.refit else []))
         # Blocks are equally large, so that their sizes say how many records there are.
         guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
-        title, relation = type(self).__name__, guarantee.neighbouring
-        return ReleasePlan(
-            search, selection.event, source, title, guarantee, unit, relation, data.n_units
-        )
+        self._check_refit(selection.event, data)
+        about = type(self).__name__, guarantee, unit, guarantee.neighbouring, data.n_units
+        return ReleasePlan(search, selection.event, source, *about)
+
+    def _check_refit(self, event, data):
+        """Raise if a ledger could not pay the fit of a private estimator after the search."""
+        ledger, grid = getattr(self.estimator, "ledger", None), str(self.param_distributions)
+        varies = "epsilon" in grid or "delta" in grid
+        if varies or not (self.refit and isinstance(ledger, PrivacyLedger)):
+            return
+        # A preview has no X, and may not know the number of columns.
+        fit = result_of(lambda: self.estimator.preview(data.n_units, *np.shape(data.X)[1:]), None)
+        if fit is not None and fit.guarantee is not None:
+            events = [event, fit.event] if ledger is self.ledger else [fit.event]
+            try:
+                ledger.quote(ComposedDpEvent(events), unit=fit.guarantee.unit)
+            except BudgetExceededError as error:
+                error.add_note("This includes the fit with the chosen parameters: see refit=False.")
+                raise
 
     def _draw(self, count, source):
         """Return the parameters of candidates, and unfitted ones by the number of their object.
@@ -416,7 +428,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         object for equal ones. Each draw gets noise of its own.
         """
         drawn = draw_candidates(copy.deepcopy(self.param_distributions), count, source)
-        return drawn, {id(params): make_candidate(self.estimator, params) for params in drawn}
+        each = {id(params): params for params in drawn}
+        return drawn, {key: make_candidate(self.estimator, each[key]) for key in each}
 
     def _refuse_failing(self, search, data):
         """Raise if no candidate works on invented rows of the types, as many as in a block.
@@ -519,10 +532,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = indexable(X, y)
         fit_params = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        # Transformers may take no y at all.
-        targets = [] if y is None else [y]
         self.best_estimator_ = redact_errors(
-            lambda: chosen.fit(X, *targets, **fit_params),
+            # Transformers may take no y at all.
+            lambda: chosen.fit(X, *([] if y is None else [y]), **fit_params),
             "the estimator with best_params_ could not be fitted to all records. Its error may "
             "quote private values, so it is not shown. To see it, fit the estimator to invented "
             "records with the same columns.",
@@ -546,30 +558,26 @@ def _takes_groups(estimator):
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
-    low, high = map(real_number, score_range) if len(score_range) == 2 else (math.nan, math.nan)
+    low, high = map(real_number, score_range) if len(score_range) == 2 else (np.nan, np.nan)
     # An infinite range would need infinite noise.
-    if not (low < high and math.isfinite(high - low)):
-        raise ValueError(
-            f"score_range must be finite (low, high) with low < high, got {score_range!r}."
-        )
-    shares = ClassifierMixin.score, RegressorMixin.score
-    known = scoring is None and getattr(type(estimator), "score", None) in shares
-    known |= isinstance(scoring, str) and scoring != "positive_likelihood_ratio"
+    if not (low < high and np.isfinite(high - low)):
+        raise ValueError(f"score_range must be two finite numbers low < high, got {score_range!r}.")
+    judge = getattr(type(estimator), "score", None) if scoring is None else scoring
+    known = isinstance(judge, str) or judge in (ClassifierMixin.score, RegressorMixin.score)
+    unbounded = "positive_likelihood_ratio", "mutual_info_score"
     highest = 0 if str(scoring).startswith("neg_") else 1
-    if known and low >= highest:
+    if known and judge not in unbounded and high - highest > highest - low:
         raise ValueError(
-            f"scoring={scoring!r} is never above {highest}, and score_range=({low:g}, {high:g}) "
-            f"never below: all candidates would score the same. Choose a range such as "
+            f"scoring={scoring!r} is never above {highest}, as score_range=({low:g}, {high:g}) is "
+            f"by more than half: noise would be too large. Choose a range such as "
             f"{(highest - 1, highest)}, as wide as scores may differ."
         )
     # A class has no tags, and is refused later.
-    has_own = scoring is None and not isinstance(estimator, type)
-    kind = get_tags(estimator).estimator_type if has_own else None
-    if kind == "density_estimator" and (low, high) == (0, 1):
+    has_own = scoring is None and not isinstance(estimator, type) and (low, high) == (0, 1)
+    if has_own and get_tags(estimator).estimator_type == "density_estimator":
         raise ValueError(
-            "the score of a generator is minus a distance, and that of other density "
-            "estimators a log-likelihood: neither lies from 0 to 1. Choose score_range, such "
-            "as (-1, 0) for a generator."
+            "the score of a generator is minus a distance, and that of other density estimators a "
+            "log-likelihood: choose score_range, such as (-1, 0) for a generator."
         )
     return low, high
 
@@ -599,6 +607,9 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
     Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
     allow its value.
     """
+    # It is its own clone, which would be changed.
+    if isinstance(estimator, FrozenEstimator):
+        raise ValueError("a FrozenEstimator has no parameters to search.")
     # Values may be estimators, which candidates must not share.
     candidate = clone(estimator).set_params(**clone(params, safe=False))
     validate_nested_parameters(candidate)

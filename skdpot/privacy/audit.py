@@ -9,14 +9,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.special import betainccinv, betaincinv
 from tqdm.auto import tqdm
 
-from skdpot.privacy.checks import check_delta, check_probability
+from skdpot.privacy.checks import check_delta, check_probability, result_of
 from skdpot.privacy.choices import exceeds_exp
 from skdpot.privacy.noise import make_source
 
@@ -240,10 +241,10 @@ def collect(
             n_seeds = 1 if vectorized else size
             # Drawn here and not by workers, so that the division of work does not matter.
             seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
-            tasks.append(delayed(run)(release, data, size, seeds))
+            tasks.append(joblib.delayed(run)(release, data, size, seeds))
     # For tqdm, None hides a bar on what is no terminal.
     with tqdm(tasks, desc="releases", disable=None if verbose is None else not verbose) as watched:
-        chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
+        chunks = joblib.Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
     halves = chunks[: len(sizes)], chunks[len(sizes) :]
     if vectorized:
         return Outcomes(_joined(halves[0])), Outcomes(_joined(halves[1]))
@@ -650,6 +651,7 @@ def audit(
         raise TypeError(f"release must be callable, got {type(release).__name__}.")
     if not isinstance(n_trials, (int, np.integer)) or n_trials < 20:
         raise ValueError(f"n_trials must be an integer of 20 or more, got {n_trials!r}.")
+    before = [result_of(partial(joblib.hash, each), None) for each in (data, neighbour)]
     outcomes = collect(
         release,
         (data, neighbour),
@@ -659,6 +661,12 @@ def audit(
         random_state=random_state,
         verbose=verbose,
     )
+    if before != [result_of(partial(joblib.hash, each), None) for each in (data, neighbour)]:
+        raise ValueError("release changed its data, and so later outputs: have it copy them.")
+    same = "data and neighbour are equal" if None is not before[0] == before[1] else ""
+    if same or len({atom for part in outcomes for atom in part.atoms()}) == 1:
+        same = same or "all outputs are the same (does release return something?)"
+        warnings.warn(f"{same}: nothing can be found, and this proves nothing.", stacklevel=2)
     half = n_trials // 2
     first = tuple(part[:half] for part in outcomes)
     name, score, threshold, tail, likelier_on = _choose(first, delta, confidence, log_density_ratio)
@@ -796,8 +804,8 @@ def exact_audit(weights: Any) -> ExactAudit:
     if weights.ndim != 2 or weights.dtype.kind not in "iu" or weights.min(initial=0) < 0:
         raise ValueError("weights must be a two-dimensional array of non-negative integers.")
     totals = {sum(int(weight) for weight in row) for row in weights}
-    if len(totals) != 1 or totals == {0}:
-        raise ValueError("weights must have the same sum in every row, and not zero.")
+    if len(weights) < 2 or len(totals) != 1 or totals == {0}:
+        raise ValueError("weights must have two or more rows, all of one sum that is not zero.")
     worst = ExactAudit(0.0, 0, 0, 0, 1, 1)
     for output, column in enumerate(weights.T):
         likeliest, rarest = int(column.argmax()), int(column.argmin())

@@ -155,8 +155,8 @@ class ExpectedError:
     @property
     def is_useless(self) -> bool:
         """Tell whether the quantity is useless."""
-        # 1, but for rounding.
-        return self.share >= 1.0 - 1e-9
+        # 1, but for rounding and for what nobody would notice.
+        return self.share >= 0.999
 
     def __str__(self) -> str:
         begins = f"from {self.scale:.3g}"
@@ -545,10 +545,12 @@ class ReleasePlan:
         allowed = useless_releases_are_allowed(permit)
         if not allowed and (refusal := self.refusal) is not None:
             raise ValueError(refusal)
-        if self.guarantee is not None and self.guarantee.delta > 0.01:
+        given, largest = self.guarantee, math.inf if allowed else 700
+        if given is not None and (given.delta > 0.01 or given.epsilon > largest):
             return (
-                f"{self.label}: a delta of {self.guarantee.delta:g} allows to publish every record "
-                "with that probability. Take less than one over the number of records."
+                f"{self.label}: an epsilon of {given.epsilon:g} with a delta of {given.delta:g} "
+                "allows to publish records. Take an epsilon of at most some tens, and a delta of "
+                "less than one over the number of records."
             )
         if allowed or not self.useless:
             return None
@@ -560,6 +562,12 @@ class ReleasePlan:
     @property
     def refusal(self) -> str | None:
         """Return why the release is refused, if all of it is useless; else None."""
+        given = self.guarantee
+        if given is not None and given.delta > max(given.epsilon, 0.01):
+            return (
+                f"{self.label}: nothing was charged, because the delta of {given.delta:g} is above "
+                f"the epsilon of {given.epsilon:g}. Are they swapped?"
+            )
         useless = self.useless
         if not useless or len(useless) < len(self.errors):
             return None

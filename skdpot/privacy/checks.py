@@ -383,7 +383,7 @@ _WITHOUT_QUOTES = (
     "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
     "Input y", "Negative values in data", "Only sparse", "Sparse data", "The feature names",
     "X has ", "X holds dates", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
-    "y should be a 1d", "Expected unique column",
+    "y should be a 1d", "the budget does not", "Expected unique column",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils.validation import check_array
 
 from skdpot import transport
-from skdpot._base import validate_private_data
+from skdpot._base import validate_private_data, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
 from skdpot.privacy.checks import check_memory, names_of, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
@@ -188,6 +188,8 @@ class BaseDistributionSampler(BaseLocalSampler):
             )
         if outputs is None and cost.shape[1] == n_inputs:
             outputs = inputs
+            if np.ptp(cost) > 0 and (np.diag(cost) >= cost.max(axis=1)).all():
+                warn_user("staying costs most in cost_matrix: is it a similarity? Give distances.")
         # Costs alone say nothing about a space that both kinds of points are in.
         if outputs is None:
             inputs, outputs = None, np.arange(float(cost.shape[1]))[:, None]
@@ -305,8 +307,7 @@ def _check_choice(base_measure, epsilon):
             f"base_measure sums to {total:.6g}, so that every user would get the same "
             "distribution, whatever she holds. Its sum must lie between exp(-epsilon) = "
             f"{math.exp(-epsilon):.6g} and 1, and not at either end: multiply a probability vector "
-            "by a number between them, such as "
-            f"{math.exp(-epsilon / 2):.3g}."
+            f"by a number between them, such as {math.exp(-epsilon / 2):.3g}."
         )
 
 
@@ -659,9 +660,8 @@ def power_of_distances(inputs, outputs, metric, order):
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
     what = f"the costs between {len(inputs):,} input points and {len(outputs):,} output points"
-    check_memory(
-        40 * len(inputs) * len(outputs), what, "Use fewer points, such as cells of a grid."
-    )
+    n_bytes = 40 * len(inputs) * len(outputs)
+    check_memory(n_bytes, what, "Use fewer points, such as cells of a grid.")
     points = [inputs, outputs]
     transport.refuse_degrees(metric, points)
     # A metric of sets would warn about floats.

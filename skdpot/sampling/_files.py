@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -267,8 +268,7 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Callable) 
         # Somebody may have edited a released file, or put another one in its place.
         if digest is not None and is_there and _digest_of(target) != digest:
             raise RuntimeError(
-                f"{target} is not what was released: its digest is another. Put the released file "
-                "back."
+                f"{target} is not what was released, by its digest: put the released file back."
             )
         # Without the key, other noise would be drawn: a second release of the same users.
         if keys.is_erased and not is_there:
@@ -310,8 +310,7 @@ def _results(
         yield number, result
     if len(came) < len(tasks):
         raise RuntimeError(
-            f"{len(tasks) - len(came)} results are missing: client must return one for each task "
-            "that it is given."
+            f"{len(tasks) - len(came)} results are missing: client must return one for each task."
         )
 
 
@@ -336,21 +335,24 @@ def _plan(sampler: Any, ledger: PrivacyLedger, n_samples: Any) -> ReleasePlan:
 
 def _check_files(sources: Any, targets: Any, read: Any) -> tuple[list[str], list[list[str]]]:
     """Return the names of sources, and the paths of all sources and targets, or raise."""
+    for each in (sources, targets):
+        if isinstance(each, str | os.PathLike):
+            raise ValueError(f"sources and targets must be lists of files, got {each!r}.")
     names = [os.fspath(source) for source in sources]
     origins, places = ([os.path.abspath(path) for path in paths] for paths in (names, targets))
     # A source with two names would be released twice.
-    paths = set(map(os.path.realpath, origins + places))
+    paths = Counter(map(os.path.realpath, origins + places))
     if not names or len(names) != len(places) or len(paths) != 2 * len(names):
+        twice = [path for path, times in paths.items() if times > 1][:3]
         raise ValueError(
             "sources and targets must be as many, at least one, and all different; got "
-            f"{len(names)} sources and {len(places)} targets."
+            f"{len(names)} sources and {len(places)} targets, more than once {twice or 'none'}."
         )
     # Before the key is made: a worker would fail after the charge.
     unknown = {Path(path).suffix for path in origins} - {".npy", ".npz"}
     if read is None and unknown:
         raise ValueError(
-            f"files end with .npy or .npz; for {', '.join(map(repr, sorted(unknown)))}, pass a "
-            "function as read."
+            f"files end with .npy or .npz; for {min(unknown)!r}, pass a function as read."
         )
     if {Path(path).suffix for path in places} != {".npy"}:
         raise ValueError("samples are arrays of NumPy: targets must end with .npy.")

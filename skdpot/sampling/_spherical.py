@@ -114,9 +114,8 @@ class SphericalProjectionSampler(BaseLocalSampler):
         base = sphere_base_measure(n_features, epsilon, order=self.order)
         # The choice of the method depends on nothing private, so it tells nothing.
         public = (n_features, epsilon, base.threshold)
-        method = self.method
-        if method == "auto":
-            method = "rejection" if rejection_is_affordable(*public) else "direct"
+        affordable = "rejection" if rejection_is_affordable(*public) else "direct"
+        method = affordable if self.method == "auto" else self.method
         draws = (CapRejection if method == "rejection" else CapConstruction)(*public)
         attributes = {
             "scale_": base.scale,

@@ -95,7 +95,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
     if not different:
         raise ValueError(
             f"{name} must be a list of different labels, none of them missing (None or NaN), got "
-            f"{to_display(labels)}."
+            f"{to_display(labels)}: one may be there twice."
         )
     # A missing value turns the integers of a column into doubles, as a fraction does those of a
     # list: longer ones would be rounded, and one record would change the labels of others.
@@ -461,7 +461,8 @@ class Column:
             code = int(self.codes(objects([value]))[0])
         else:
             number = self._number_of(value)
-            if number is not None and self.low <= number <= self.high:
+            whole = not self.integer or number is None or number == math.floor(number)
+            if number is not None and self.low <= number <= self.high and whole:
                 code = int(self.codes(np.array([number], dtype=np.float64))[0])
         if code >= 0:
             return code

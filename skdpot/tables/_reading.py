@@ -83,8 +83,8 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
         names = table.names
     elif len(table.names) != len(names):
         raise ValueError(
-            f"the table must have the {len(names)} columns of the schema, got an array of shape "
-            f"{('n', *table.X.shape[1:])}."
+            f"the table must be a data frame, or an array with the {len(names)} columns of the "
+            f"schema, got an array of shape {('n', *table.X.shape[1:])}."
         )
     if not len(table):
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")

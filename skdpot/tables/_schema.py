@@ -365,7 +365,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"schema must be JSON, but {source} is not: {error}. `python -m skdpot template` "
-                "writes one to be filled in."
+                "writes one to be filled in, and schema='auto' of a generator finds one."
             ) from None
     if not isinstance(schema, Mapping):
         return {}, None

@@ -60,17 +60,17 @@ def test_noise_is_seldom_taken_for_dependence_of_categories(rng, n_records):
 
 @pytest.mark.experiment
 def test_many_categories_that_go_together_stay_together(rng):
-    names = [f"{k:03}" for k in range(120)]
-    origin = rng.choice(120, 60_000, p=rng.dirichlet(np.ones(120)))
+    n, names = 300, [f"{k:03}" for k in range(300)]
+    origin = rng.choice(n, 60_000, p=rng.dirichlet(np.ones(n)))
     # Seven of ten have the partner of their category.
-    partner = np.where(rng.uniform(size=60_000) < 0.7, (origin * 7) % 120, rng.permuted(origin))
+    partner = np.where(rng.uniform(size=60_000) < 0.7, (origin * 7) % n, rng.permuted(origin))
     table = pd.DataFrame({"day": rng.integers(0, 7, 60_000), "a": origin, "b": partner})
     table[["a", "b"]] = np.array(names)[table[["a", "b"]]]
     schema = {"day": range(7), "a": names, "b": names}
     generator = DPSinkhornGenerator(1.0, 1e-6, schema=schema, random_state=0).fit(table)
     sampled = generator.sample(60_000)
-    kept = (sampled["a"].astype(int) * 7 % 120 == sampled["b"].astype(int)).mean()
-    assert kept > 0.6
+    kept = (sampled["a"].astype(int) * 7 % n == sampled["b"].astype(int)).mean()
+    assert kept > 0.5
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -285,6 +285,8 @@ def test_a_parity_of_uneven_columns_leaves_their_shares(rng):
     assert len(generator._fitted.model["parities"]) == 1
     assert ((sampled["a"] ^ sampled["b"]) == sampled["c"]).mean() > 0.93
     np.testing.assert_allclose(sampled.mean(), table.mean(), atol=0.015)
+    # A column that is in no parity is drawn evenly: by chance, two samples would differ by 120.
+    assert abs(sampled["other"].sum() - generator.sample(n - 1)["other"].sum()) < 20
 
 
 def test_questions_that_rotate_are_strong_pairs(rng):

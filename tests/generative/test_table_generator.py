@@ -352,7 +352,7 @@ BAD_TABLES = {
     "a column is too many": (lambda table: table.assign(x=1), r"declare: \['x'\].*leave them out"),
     "a column occurs twice": (
         lambda table: pd.concat([table, table["age"]], axis=1),
-        "column 'age' is there twice",
+        "column 'age' of X is there twice",
     ),
     "a frame of another kind": (pa.RecordBatch.from_pandas, "X is a pyarrow.lib.RecordBatch; give"),
     "text": (lambda table: table.assign(age="secret"), "'age' .* not numbers.* dates as bounds"),
@@ -403,8 +403,7 @@ def test_bad_values_are_refused_without_privacy(kind):
         ({"schema": {}}, "schema must be a dict that declares"),
         ({"schema": {"age": 3}}, "column 'age' must be declared as"),
         ({"schema": {"age": (1, 0)}}, "column 'age' must be declared as"),
-        ({"schema": {"age": ["a", "a"]}}, "must be a list of different labels"),
-        ({"schema": {"age": ["a", np.nan]}}, r"none of them missing \(None or NaN\)"),
+        ({"schema": {"age": ["a", "a"]}}, r"none of them missing .*one may be there twice"),
         ({"target": "height"}, "target must be a column of the schema.*got 'height'"),
         (
             {"schema": {"retired": ["no", "yes"]}},

@@ -350,6 +350,15 @@ def test_linear_scales_keep_what_is_near_to_their_records():
     assert not empty_tails([counts], [starts], schema, [3.0])[0].any()
 
 
+@pytest.mark.parametrize("n_others", [0, 540])
+def test_no_tail_is_empty_whose_records_the_other_cells_lack(n_others):
+    # Noise hides six records in each of many cells, and also all of them together.
+    schema = read_schema({"age": range(91), "sex": ["F", "M"]})
+    counts = [np.append(np.full(90, n_others / 90), 140.0), np.array([80.0, 60.0 + n_others])]
+    (tail, _) = empty_tails(counts, [np.arange(91), np.arange(2)], schema, [21.0, 21.0])
+    assert tail.sum() == (0 if n_others else 89)
+
+
 @pytest.mark.parametrize("labels", [None, np.array([0, 1] * 50)])
 def test_an_empty_tail_can_be_given(labels):
     model = {

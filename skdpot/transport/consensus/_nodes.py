@@ -172,7 +172,7 @@ class LogUtility:
         if (weights < 0).any():
             raise ValueError("weights must be non-negative.")
         if (scales <= 0).any():
-            raise ValueError("scales must be positive.")
+            raise ValueError("scales must be positive (utility_scale).")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "scales", scales)
 
