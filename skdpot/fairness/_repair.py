@@ -531,14 +531,15 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
 
     `fair` is the estimator, whose parameters say how.
     """
+    groups, n_changed = read_groups(fair, rows.labels), 0
     warn_of_false(rows.computed, rows.codes)
-    moved, n_changed = to_be_moved(rows.codes, rows.every, rows.computed), 0
-    fitted = _open_map(fair, replace(rows, codes=moved, groups=read_groups(fair, rows.labels)))
+    moved = to_be_moved(rows.codes, rows.every, rows.computed)
+    fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, rows.codes)
-        n_changed = fitted.transport.n_changed(moved, fitted.groups.codes, keys)
-    if not n_changed and len(fitted.groups.names) > 1:
+        n_changed = fitted.transport.n_changed(moved, groups.codes, keys)
+    if not n_changed and len(groups.names) > 1:
         warn_user(
             "the repair changes no row. No classifier distinguishes the groups in held-out rows by "
             "more than chance, or a map from so few rows would make them easier to find. "
