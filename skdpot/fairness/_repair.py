@@ -804,9 +804,11 @@ def map_of_rows(fair: Any, rows: RepairRows, rng: np.random.RandomState) -> Fair
     method, codes, groups = rows.method, rows.codes, rows.groups
     weights = group_weights(fair.weights, groups.sizes, groups.names)
     generator = np.random.default_rng(rng.randint(2**31))
+    held_out = np.zeros(len(codes), dtype=bool)
     # Of conditional parity there is no bound: groups may differ in the columns that are fixed.
     is_checked = rows.certified and fair.epsilon is None and not rows.fixed
-    held_out = hold_out(groups.codes, method.held_out if is_checked else 0.0, generator)
+    if is_checked:
+        held_out = hold_out(groups.codes, method.held_out, generator)
     tol, certificate, names = float(method.tol), None, groups.names.tolist()
     seed, did_harm = int(generator.integers(2**63)), False
 
