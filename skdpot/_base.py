@@ -169,12 +169,13 @@ def warn_of_uncounted(counted: float, of: str) -> None:
     )
 
 
-def warn_of_few(counted: float, noise: float, n_records: int) -> None:
-    """Warn if a release, whose noise has this deviation, counts far fewer records than there are.
+def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:
+    """Warn if a release counts far fewer records than there are; the noise has this deviation.
 
     Of 176 private repairs and distances of tables of 300 to 3,000 rows that are declared, or of
     which a fifth lacks a number, none is told.
     """
+    counted, noise = float(np.sum(counts)), deviation * float(np.sqrt(np.size(counts)))
     if counted + 4.0 * noise < 0.75 * n_records and not useless_releases_are_allowed():
         warn_of_uncounted(counted, f"of {n_records:,} records")
 

@@ -340,16 +340,16 @@ def test_exact_sizes_as_weights_of_predictions_are_found():
     assert differences(one.group_weights_, other.group_weights_)
 
 
-def raw_rows(private, codes, groups, columns):
+def raw_rows(private, drawn, columns):
     """Return what models are fitted to, with private rows in the place of drawn ones."""
     codes = private[:, :-1].astype(float)
     codes[:, 0] = columns[0].numbers(private[:, 0], 0.5)
-    return codes, replace(groups, codes=private[:, -1])
+    return replace(drawn, codes=codes, groups=replace(drawn.groups, codes=private[:, -1]))
 
 
-def exact_sizes(private, codes, groups, columns):
+def exact_sizes(private, drawn, columns):
     """Return what models are fitted to, with exact sizes of groups in the place of released."""
-    return codes, replace(groups, sizes=np.bincount(private[:, -1]))
+    return replace(drawn, groups=replace(drawn.groups, sizes=np.bincount(private[:, -1])))
 
 
 @pytest.mark.parametrize("planted", [raw_rows, exact_sizes])
@@ -363,7 +363,7 @@ def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted,
 
     def drawn(rows, released, *args):
         columns = released.space.schema.columns
-        return planted(seen[0], *draw(rows, released, *args), columns)
+        return planted(seen[0], draw(rows, released, *args), columns)
 
     monkeypatch.setattr(_repair, "private_codes", codes)
     monkeypatch.setattr(_repair, "drawn_rows", drawn)

@@ -386,8 +386,7 @@ class GridRelease(NoisyRelease):
 
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
-        noise = self._noise.standard_deviation * math.sqrt(noisy.size)
-        warn_of_few(noisy.sum(), noise, self.groups.n_records)
+        warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

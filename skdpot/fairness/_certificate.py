@@ -77,8 +77,8 @@ def hold_out(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.n
 
 
 def certify(
-    train: tuple[np.ndarray, np.ndarray],
-    held_out: tuple[np.ndarray, np.ndarray],
+    after: Split,
+    groups: Split,
     columns: list[Column],
     names: Sequence[Any],
     rng: np.random.Generator,
@@ -87,14 +87,13 @@ def certify(
 ) -> tuple[FairnessCertificate, bool]:
     """Return the certificate of a repair, from rows that its fit did not use, and if it did harm.
 
-    `train` and `held_out` are pairs (codes, groups) of repaired rows: those that the repair was
-    fitted to, and those that it does not depend on. They have two groups or more, numbered from 0.
+    `after` are the codes of repaired rows, and `groups` the numbers of their groups: of rows that
+    the repair was fitted to, and of rows that it does not depend on. They have two groups or more.
     `names` are the labels of all groups. `before` are the codes of both before the repair, None if
     it moves no row. `is_harm` tells of the amount by which groups are easier to find after a repair
     if the table before it is to be returned; then the certificate is that of the rows before it.
     """
-    groups, seed = (train[1], held_out[1]), int(rng.integers(2**31))
-    tables = [(train[0], held_out[0])] if before is None else [before, (train[0], held_out[0])]
+    seed, tables = int(rng.integers(2**31)), [after] if before is None else [before, after]
     found = [list(found_pairs(of, groups, columns, len(names), seed)) for of in tables]
     did_harm = before is not None and is_harm(mean_found(found[-1]) - mean_found(found[0]))
     # The largest of several bounds holds with the confidence of each: see the head of this file.
@@ -115,7 +114,7 @@ def certify(
         f"AUC of finding the group: before {largest:.3f}, after at most {auc:.3f}{verdict}.\n"
         f"With confidence {_CONFIDENCE:.0%} each, from {sizes.sum()} rows that had no part in "
         f"the fit, at least {sizes[sizes > 0].min()} of every group: gradient boosting, "
-        f"trained with {len(train[0])} {kind} rows to find the group from all columns, and from "
+        f"trained with {len(groups[0])} {kind} rows to find the group from all columns, and from "
         "differences and ratios of pairs of them, tells no two groups apart "
         f"with an AUC above {auc:.3f}, and rates of any decision by a threshold on its scores "
         f"differ by at most {gap:.3f}. Not certified: {left_out}other models, among them models of "

@@ -77,11 +77,9 @@ class ComputedColumn:
         now, then = codes[:, list(self.of)], before[:, list(self.of)]
         same = ((now == then) | (np.isnan(now) & np.isnan(then))).all(axis=1)
         has_result = np.isfinite(found) | np.isnan(now).any(axis=1)
-        is_new = has_result & ~same
-        if not self.has_gaps:
-            return np.where(is_new, found, own)
-        found = np.where(is_new | np.isnan(own), found, own)
-        return np.where(np.isnan(codes[:, self.position]), np.nan, found)
+        is_new = (has_result & ~same) | (self.has_gaps & np.isnan(own))
+        is_gap = self.has_gaps & np.isnan(codes[:, self.position])
+        return np.where(is_gap, np.nan, np.where(is_new, found, own))
 
 
 # --------------------------------------------------------------------- functions that are declared

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any
@@ -170,8 +170,6 @@ class ConditionalMap:
     shared: np.ndarray
     coupling: str = "monotone"
 
-    method = "conditional"
-
     @property
     def moves(self) -> bool:
         """Tell whether any row may get another value."""
@@ -228,7 +226,9 @@ class ConditionalMap:
         images = np.array(codes, dtype=np.float64)
         # Features of the rows' images in every group, or of the rows and their images, filled in
         # column by column. Features before rows, so that each feature is contiguous.
-        shares = self.weights if self.coupling == "monotone" else np.array([0.0, 1.0])
+        move, shares = _moved, self.weights
+        if self.coupling == "common":
+            move, shares = partial(_in_common, self.weights), np.array([0.0, 1.0])
         features = np.empty((len(shares), self.steps[-1].last, len(codes)))
         for step in self.steps:
             # Contiguous, for the searches and comparisons of its values; a copy of the only column.
@@ -236,13 +236,7 @@ class ConditionalMap:
             place = uniforms(keys, first_draw(step.position, "place"))
             states, scores = read(step.parts, column, place)
             if step.moves:
-                stays = np.zeros(len(column), dtype=bool)
-                if self.coupling == "monotone":
-                    states, scores = _moved(step, states, scores, features, groups, keys)
-                else:
-                    states, scores, stays = _in_common(
-                        step, (states, scores), features, self.weights, groups, keys
-                    )
+                states, scores, stays = move(step, states, scores, features, groups, keys)
                 draws = uniforms(keys, first_draw(step.position, "missing"))
                 combined = step.parts.combined(states, scores, shares, draws)
                 moved = step.parts.resolved(combined, column, place)
@@ -280,8 +274,8 @@ def _moved(
     features: np.ndarray,
     groups: np.ndarray,
     keys: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return states and scores of rows in every group."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return states and scores of rows in every group, and that no value is kept in any case."""
     earlier = features[:, : step.first]
     order, draw = step.parts.order, first_draw(step.position, "state")
     in_groups = np.zeros((len(features), len(states)), dtype=np.int8)
@@ -293,18 +287,20 @@ def _moved(
             # The last entry is for rows with an unknown state.
             places = np.append(np.argsort(order), UNKNOWN)[states]
             in_groups = order[monotone_coupling(places, logits[:, order], groups, keys, draw)]
-    if step.numbers is None:
-        return in_groups, np.full(in_groups.shape, np.nan)
-    means = step.numbers.lines.of(earlier)[:, 0]
-    ranks = uniforms(keys, first_draw(step.position, "rank"))
-    return in_groups, step.numbers.move(scores, means, groups, ranks)
+    moved = np.full(in_groups.shape, np.nan)
+    if step.numbers is not None:
+        means = step.numbers.lines.of(earlier)[:, 0]
+        ranks = uniforms(keys, first_draw(step.position, "rank"))
+        moved = step.numbers.move(scores, means, groups, ranks)
+    return in_groups, moved, np.zeros(len(states), dtype=bool)
 
 
 def _in_common(
-    step: ColumnStep,
-    own: tuple[np.ndarray, np.ndarray],
-    features: np.ndarray,
     weights: np.ndarray,
+    step: ColumnStep,
+    states: np.ndarray,
+    scores: np.ndarray,
+    features: np.ndarray,
     groups: np.ndarray,
     keys: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -313,7 +309,7 @@ def _in_common(
     The cells of a column are its states, of which that of regular numbers is empty, and then the
     cells of these numbers.
     """
-    (states, scores), numbers, earlier = own, step.numbers, features[:, None, : step.first]
+    numbers, earlier = step.numbers, features[:, None, : step.first]
     cells, n_states, draw = states, step.parts.n_states, first_draw(step.position, "state")
     masses, moved = np.ones((1, 2, len(weights), len(groups))), scores
     if step.states is not None:
@@ -356,11 +352,8 @@ def fit_conditional(
     groups: np.ndarray,
     weights: np.ndarray,
     rng: np.random.Generator,
-    *,
+    method: ConditionalRepair,
     fixed: tuple[int, ...] = (),
-    tol: float = 0.02,
-    max_rows: int = 100_000,
-    coupling: str = "monotone",
     callback: Callable[[], object] = lambda: None,
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
@@ -378,20 +371,15 @@ def fit_conditional(
         Numbers of groups; rows of group -1 are not used.
     weights : ndarray of shape (n_groups,)
         Weights of groups, with sum 1.
+    method : ConditionalRepair
+        Its `tol`, `max_rows` and `coupling`.
     fixed : tuple of int
         Positions of columns that are conditioned on: they come first and are never moved.
-    tol : float
-        Nothing is moved if no classifier tells a group of held-out rows from the others by an area
-        under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
-    max_rows : int
-        Maximum number of rows, drawn at random.
-    coupling : {"monotone", "common"}
-        How values and their images are coupled.
     callback : callable
         Called after every column.
     """
     # In random order, since some models are fitted to the first rows alone.
-    rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
+    rows = rng.permutation(np.flatnonzero(groups >= 0))[: method._most_rows()]
     codes, groups, weights = codes[rows], groups[rows], np.asarray(weights, dtype=np.float64)
 
     keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
@@ -404,7 +392,7 @@ def fit_conditional(
         read_columns.append(read(part, codes[:, position], place))
         part.write_features(known[first : first + part.width], *read_columns[-1])
     # Moving rows costs information, so it must be worth it.
-    shared = shared_maps(known.T, groups, len(weights), tol)
+    shared = shared_maps(known.T, groups, len(weights), method.tol)
     maps, n_maps = shared[groups], int(shared.max()) + 1
     folds = deal_folds(maps, rng)
     steps: list[ColumnStep] = []
@@ -421,14 +409,11 @@ def fit_conditional(
                     scores[regular], earlier[:, regular], maps[regular], folds[regular], n_maps
                 )
             # A column that does not depend on the group moves with those it depends on.
-            moves = (
-                any(step.moves for step in steps)
-                or (of_states is not None and of_states.differ)
-                or (of_numbers is not None and of_numbers.differs)
-            )
+            differ = any(model.differ for model in (of_states, of_numbers) if model is not None)
+            moves = differ or any(step.moves for step in steps)
         steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
         callback()
-    return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, coupling)
+    return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, method.coupling)
 
 
 def monotone_coupling(

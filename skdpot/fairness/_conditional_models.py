@@ -321,12 +321,10 @@ def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> ColumnPa
         rare = present[~np.isin(present, frequent)]
         values = np.r_[frequent, _RARE]
     if len(values) <= few or column.kind == NOMINAL:
-        spread = np.std(present) if len(values) > 1 else 1.0
-        ordered = column.kind != NOMINAL
-        positions = np.zeros(len(values) + len(lacking))
-        if ordered and len(values):
-            positions[: len(values)] = (values - np.mean(present)) / spread
-        states = np.r_[values, lacking]
+        states, ordered = np.r_[values, lacking], column.kind != NOMINAL
+        positions = np.zeros(len(states))
+        if ordered and len(values) > 1:
+            positions[: len(values)] = (values - np.mean(present)) / np.std(present)
         # Among labels, a missing one is None. Labels of users are not asked what they equal.
         code = next((i for i, label in enumerate(column.values) if label is None), missing)
         places = np.flatnonzero(np.isnan(states) if np.isnan(code) or code < 0 else states == code)
@@ -533,7 +531,7 @@ class NumberModel:
     quantiles: np.ndarray
 
     @property
-    def differs(self) -> bool:
+    def differ(self) -> bool:
         """Tell whether groups have different conditional distributions."""
         return self.lines.differ or bool(np.ptp(self.running, axis=0).any())
 

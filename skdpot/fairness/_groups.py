@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
+from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.privacy.checks import redact_errors, refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
@@ -138,8 +139,7 @@ def read_labels(
     """
     # Lists have no type: each entry is read for itself, so that one changes no other's label.
     if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
-        rows = [_label_of_row(row) for row in values] if not check else list(values)
-        values = objects(rows) if not check else np.asarray(rows, dtype=object)
+        values = np.asarray(list(values), object) if check else objects(map(_label_of_row, values))
     shape = np.shape(values)
     if len(shape) == 1:
         return _combined([plain_values(values).tolist()], [name], check=check, **how)
@@ -445,8 +445,7 @@ class Groups:
 
         def unlikeness(known: Any) -> tuple[int, float, bool, int]:
             code = self.number[known]
-            apart, distance = _difference(label, known)
-            return apart, distance, self.names[code] != OTHER, -int(self.sizes[code])
+            return *_difference(label, known), self.names[code] != OTHER, -int(self.sizes[code])
 
         # Sorted, so that of equally similar labels the same one is taken in every run.
         kept = sorted((known for known, code in self.number.items() if code >= 0), key=label_order)
@@ -562,8 +561,17 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray) -> np.ndar
     return weights / weights.sum()
 
 
-def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
-    """Return the declared groups; raise if they or their weights are wrong."""
+def read_groups(fair: Any, labels: np.ndarray | None = None) -> Groups:
+    """Return the groups of an estimator's rows, or raise; also if their weights are wrong.
+
+    Without `labels`, those of a fit with epsilon: they are declared, and have no rows.
+    """
+    policy = group_policy(fair.groups)
+    if labels is not None:
+        groups = policy._make_groups(labels)
+        warn_user(small_groups_warning(policy, groups))
+        group_weights(fair.weights, groups.sizes, groups.names)
+        return groups
     if not isinstance(policy, DeclaredGroups):
         raise ValueError(
             "groups must be declared: with epsilon, pass all labels as groups=[...] or "
@@ -573,5 +581,5 @@ def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
     if len(groups.names) < 2:
         raise ValueError("a repair needs two or more groups, and one was declared.")
     # Wrong weights raise before anything is charged; the sizes are not known yet.
-    group_weights(weights, np.ones(len(groups.names)), groups.names)
+    group_weights(fair.weights, np.ones(len(groups.names)), groups.names)
     return groups

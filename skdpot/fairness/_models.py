@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -37,7 +37,6 @@ from skdpot.fairness._groups import (
     group_policy,
     group_weights,
     read_groups,
-    small_groups_warning,
     split_attribute,
 )
 from skdpot.fairness._predictions import (
@@ -282,26 +281,19 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         return take_columns(table.X, kept), labels
 
     def _validate(self, X, y, sensitive_features, params):
-        self._check_estimator()
-        private = self.epsilon is not None
-        if private:
-            declared = self._check_private()
-        policy = group_policy(self.groups)
+        declared = self._declared(0, None)
         X, labels = self._read(X, sensitive_features)
         redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
-        if private:
+        if declared is not None:
             # Targets are not used; an array of them must have one for each row, as in other fits.
             n_records = len(one_by_one(y))
             if not n_records:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
-            return PredictionRows(X, labels, declared, n_records)
+            return replace(declared, X=X, labels=labels, n_records=n_records)
         y = self._read_targets(y)
-        groups = policy._make_groups(labels)
-        warn_user(small_groups_warning(policy, groups))
         # Wrong weights raise before anything is computed.
-        group_weights(self.weights, groups.sizes, groups.names)
-        return PredictionRows(X, labels, groups, len(y), y, params)
+        return PredictionRows(X, labels, read_groups(self, labels), len(y), y, params)
 
     def _check_private(self) -> Groups:
         """Return the declared groups; raise unless all public settings are valid with epsilon."""
@@ -315,7 +307,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             raise ValueError("cv is for fits without epsilon: a FrozenEstimator is not trained.")
         # Raises if bounds are not declared.
         self._cell_edges(1)
-        return read_groups(group_policy(self.groups), self.weights)
+        return read_groups(self)
 
     def _declared(self, n_records, columns):
         self._check_estimator()
@@ -343,7 +335,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         n_groups = len(data.groups.names)
         release = PredictionCounts(self.epsilon, delta, n_groups, data.n_records, n_cells)
         not_protected = ("rows that are predicted", "the estimator")
-        return plan_of(self, release, "histogram", not_protected, data.n_records)
+        return plan_of(self, release, not_protected, data.n_records)
 
     def _run(self, plan, data):
         if self.epsilon is not None:
@@ -368,8 +360,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
         noisy = release.run(private_counts(self, rows, edges), plan.source)
         # No private value is read from here.
-        noise = release.standard_deviation * math.sqrt(noisy.size)
-        warn_of_few(noisy.sum(), noise, rows.n_records)
+        warn_of_few(noisy, release.standard_deviation, rows.n_records)
         if self.bounds is not None:
             predictions = Column("the predictions", NUMERIC, low=edges[0])
             warn_of_bounds([predictions], [noisy.sum(axis=0)], rows.n_records)

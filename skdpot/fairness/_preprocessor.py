@@ -430,7 +430,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         validate_parameters(self)
         fitted = self._fitted
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
-        missing = self._missing(fitted.transport.method == "conditional")
+        missing = self._missing(not isinstance(fitted.transport, SupportMap))
         codes = read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
@@ -593,12 +593,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the rows of a fit, and the public facts about their repair; or raise."""
         private = self.epsilon is not None
         every = find_columns(
-            table,
-            kept,
-            categorical_features=self.categorical_features,
-            categories=self.categories,
-            missing="kept" if self.missing == "category" else self.missing,
-            private=private,
+            table, kept, self.categorical_features, self.categories, self._missing(True)
         )
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
@@ -610,9 +605,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
         computed = () if self.computed is None else read_computed(self.computed, every)
         columns = [every[j] for j in not_computed(every, computed)]
-        groups = read_groups(group_policy(self.groups), self.weights) if private else None
-        budget = self.epsilon, self.delta
-        method = self._method(partial(automatic_method, columns, *budget, n_records, groups))
+        groups = read_groups(self) if private else None
+        method = self._method(partial(automatic_method, self, columns, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
         codes = None if private else read_numbers(table, every, self._missing(is_conditional))
@@ -667,8 +661,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.certificate_, self.n_rows_changed_ = fitted.certificate, fitted.n_changed
         self.computed_features_ = {every[one.position].name: one.text for one in fitted.computed}
         if isinstance(fitted.transport, SupportMap):
-            for name, value in fitted.transport.attributes().items():
-                setattr(self, name, value)
+            self.__dict__.update(fitted.transport.attributes())
         if len(self.groups_) < 2:
             warn_user("all rows are in one group, so there is nothing to repair.")
         unmoved = self.epsilon is not None and not fitted.transport.moves

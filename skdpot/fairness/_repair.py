@@ -27,7 +27,7 @@ from skdpot.fairness._conditional import (
     shared_maps,
 )
 from skdpot.fairness._conditional_models import N_FOLDS, deal_folds
-from skdpot.fairness._groups import Groups, group_policy, group_weights, small_groups_warning
+from skdpot.fairness._groups import Groups, group_weights, read_groups
 from skdpot.fairness._supports import (
     BLUR_DRAW,
     BLURRED_IMAGE_DRAW,
@@ -84,13 +84,14 @@ class RepairRows:
     fixed : tuple of int
         Places of the columns that are conditioned on, among those that are not computed.
     groups : Groups or None
-        The declared groups of a private fit.
+        The groups: declared ones without rows, until groups of rows are found or drawn.
     n_records : int
         The number of rows, which is public.
     table, labels : Table, ndarray of shape (n_records,)
         The rows and the labels of their groups; of a private fit, read after the charge alone.
-    codes : ndarray of shape (n_records, n_columns) or None
-        The rows of a fit without privacy, as codes of every column.
+    codes : ndarray of shape (n_rows, n_columns) or None
+        The rows of a fit without privacy, as codes of every column; then those to be moved, or
+        rows that are drawn from a release.
     n_parts : int
         Number of owners whose releases are added up, each with noise of its own.
     certified : bool
@@ -249,11 +250,7 @@ def redrawn(
 
 
 def automatic_method(
-    columns: list[Column],
-    epsilon: float | None,
-    delta: float | None,
-    n_records: int,
-    groups: Groups | None,
+    fair: Any, columns: list[Column], n_records: int, groups: Groups | None
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -264,14 +261,14 @@ def automatic_method(
     """
     most_columns, smallest = 3, 0.25
     few = len(columns) <= most_columns
-    if epsilon is None or groups is None:
+    if fair.epsilon is None or groups is None:
         takes_support = few and all(column.kind == NUMERIC for column in columns)
-    elif few and delta and has_grid(layout := in_own_units(columns).layout):
+    elif few and fair.delta and has_grid(layout := in_own_units(columns).layout):
         n_groups = len(groups.names)
-        release = HistogramRelease(layout, n_groups, n_records, epsilon, delta)
+        release = HistogramRelease(layout, n_groups, n_records, fair.epsilon, fair.delta)
         takes_support = not release.is_harmful(smallest * n_records / n_groups)
     else:
-        takes_support = not delta
+        takes_support = not fair.delta
     return FreeSupport() if takes_support else ConditionalRepair()
 
 
@@ -280,16 +277,13 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     if named is None:
         return ()
     names = [named] if np.ndim(named) == 0 else list(named)
-    found = []
-    for name in names:
-        place = column_index(name, columns)
-        if place is None:
-            known = [column.name for column in columns]
-            raise ValueError(f"conditional_on names {name!r}; the repaired columns are {known}.")
-        found.append(place)
+    found = [column_index(name, columns) for name in names]
+    if None in found:
+        unknown, known = names[found.index(None)], [column.name for column in columns]
+        raise ValueError(f"conditional_on names {unknown!r}; the repaired columns are {known}.")
     if len(set(found)) == len(columns):
         raise ValueError("conditional_on names all columns, so none is left to repair.")
-    return tuple(sorted(set(found)))
+    return tuple(sorted({place for place in found if place is not None}))
 
 
 def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
@@ -438,8 +432,7 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
             return HistogramRelease(layout, n_groups, n_records, epsilon, delta, rows.n_parts)
 
     release = made(rows.n_records, fair.epsilon)
-    what = getattr(release, "label", "histogram")
-    plan = plan_of(fair, release, what, ("rows that are transformed",), rows.n_records)
+    plan = plan_of(fair, release, ("rows that are transformed",), rows.n_records)
     if plan.refusal is None:
         return plan
     return replace(plan, advice=_advice(made, rows.n_records, fair.epsilon))
@@ -473,9 +466,7 @@ def open_plan(fair: Any) -> ReleasePlan:
     return ReleasePlan(None, None, make_source(), label, None)
 
 
-def plan_of(
-    fair: Any, release: Any, what: str, not_protected: tuple[str, ...], n_records: int
-) -> ReleasePlan:
+def plan_of(fair: Any, release: Any, not_protected: tuple[str, ...], n_records: int) -> ReleasePlan:
     """Return the plan of the release of an estimator, in which any record may be replaced."""
     guarantee = PrivacyGuarantee(
         epsilon=float(fair.epsilon),
@@ -490,7 +481,8 @@ def plan_of(
             "the time of the fit",
         ),
     )
-    label, source = f"{type(fair).__name__}, {what}", make_source(fair.random_state)
+    label = f"{type(fair).__name__}, {getattr(release, 'label', 'histogram')}"
+    source = make_source(fair.random_state)
     return ReleasePlan(release, release.event, source, label, guarantee, n_records=n_records)
 
 
@@ -539,13 +531,15 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
 
     `fair` is the estimator, whose parameters say how.
     """
-    fitted = _open_map(fair, rows)
-    codes, groups, n_changed = rows.codes, fitted.groups.codes, 0
+    groups, n_changed = read_groups(fair, rows.labels), 0
+    warn_of_false(rows.computed, rows.codes)
+    moved = to_be_moved(rows.codes, rows.every, rows.computed)
+    fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
-        moved = to_be_moved(codes, rows.every, rows.computed)
-        n_changed = fitted.transport.n_changed(moved, groups, row_keys(seed, codes))
-    if not n_changed and len(fitted.groups.names) > 1:
+        keys = row_keys(seed, rows.codes)
+        n_changed = fitted.transport.n_changed(moved, groups.codes, keys)
+    if not n_changed and len(groups.names) > 1:
         warn_user(
             "the repair changes no row. No classifier distinguishes the groups in held-out rows by "
             "more than chance, or a map from so few rows would make them easier to find. "
@@ -561,19 +555,11 @@ def _open_map(fair: Any, rows: RepairRows) -> FairMap:
     rows, no classifier tells anything. Of more than 5000 rows, groups that differ are found less
     after the repair.
     """
-    policy = group_policy(fair.groups)
-    groups = policy._make_groups(rows.labels)
-    warn_user(small_groups_warning(policy, groups))
-    # Wrong weights raise before anything is computed.
-    group_weights(fair.weights, groups.sizes, groups.names)
-    rng = check_random_state(fair.random_state)
-    warn_of_false(rows.computed, rows.codes)
-    codes, columns = to_be_moved(rows.codes, rows.every, rows.computed), rows.columns
+    rng, codes, groups = check_random_state(fair.random_state), rows.codes, rows.groups
     if isinstance(rows.method, ConditionalRepair):
-        return map_of_rows(fair, rows, codes, groups, rng)
+        return map_of_rows(fair, rows, rng)
     inside = np.flatnonzero(groups.codes >= 0)
-    space = in_own_units(columns).of_rows(codes[inside], scaled=rows.method.scale)
-
+    space = in_own_units(rows.columns).of_rows(codes[inside], scaled=rows.method.scale)
     shared = np.arange(len(groups.names))
 
     def fitted_to(part: np.ndarray) -> FairMap:
@@ -586,7 +572,7 @@ def _open_map(fair: Any, rows: RepairRows) -> FairMap:
             n_rows += len(drawn)
             masses = np.full(len(drawn), 1.0 / len(drawn))
             found.append(distinct(space.encode(codes[drawn]), masses))
-        return map_of_groups(fair, rows, groups, space, found, n_rows, rng, shared)
+        return map_of_groups(fair, rows, space, found, n_rows, rng, shared)
 
     rows_to_compare, rows_to_check, tol = 8, 5000, 0.02
     # A support that was asked for is made.
@@ -596,7 +582,7 @@ def _open_map(fair: Any, rows: RepairRows) -> FairMap:
         shared = shared_maps(features, groups.codes[order], len(groups.names), tol)
         if shared.any() and len(inside) <= rows_to_check:
             generator = np.random.default_rng(rng.randint(2**31))
-            if does_harm(rows, codes, groups, lambda part: fitted_to(part).transport, generator):
+            if does_harm(rows, lambda part: fitted_to(part).transport, generator):
                 shared = np.zeros_like(shared)
     return fitted_to(np.ones(len(codes), dtype=bool))
 
@@ -614,8 +600,7 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
-    of_sum = release.standard_deviation * math.sqrt(counts.size)
-    warn_of_few(counts.sum(), of_sum, rows.n_records)
+    warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
     others = [tuple({*range(counts.ndim)} - {axis}) for axis in range(1, counts.ndim)]
     warn_of_bounds(ranked, map(counts.sum, others), rows.n_records)
@@ -643,9 +628,9 @@ def map_of_counts(
         raw = points[g].copy()
         raw[:, : len(low)] = low + (high - low) * raw[:, : len(low)]
         found.append(distinct((raw - space.origin) * space.factor, masses[g]))
-    groups = replace(rows.groups, sizes=sizes)
+    rows = replace(rows, groups=replace(rows.groups, sizes=sizes))
     rng = check_random_state(fair.random_state)
-    return map_of_groups(fair, rows, groups, space, found, rows.n_records, rng, shared)
+    return map_of_groups(fair, rows, space, found, rows.n_records, rng, shared)
 
 
 def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedTable") -> FairMap:
@@ -685,21 +670,21 @@ def tried_map(
     which nine made groups easier to find by .02 to .27: drawn rows alone told of none of these.
     """
     # Those of the second release, those that a classifier knows, and new ones.
-    (drawn, groups), *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
-    columns = zip(release.space.schema.columns, drawn.T, strict=False)
+    first, *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
+    columns = zip(release.space.schema.columns, first.codes.T, strict=False)
     codes = [column.codes(of) if column.kind == NUMERIC else of for column, of in columns]
-    records = SimpleNamespace(values=np.column_stack([*codes, groups.codes]).astype(np.int64))
+    records = SimpleNamespace(values=np.column_stack([*codes, first.groups.codes]).astype(np.int64))
     in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
     again = release.run(records, make_source(rng))
     tried = map_of_sketch(fair, release, in_any_case, again, rng)
     tried, before, after, labels = replace(tried, every=rows.columns, computed=()), [], [], []
-    for drawn, groups in others:
-        few = rng.permutation(len(drawn))[:MOST_ROWS]
-        keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), drawn[few])
-        before.append(drawn[few])
-        labels.append(groups.codes[few])
+    for drawn in others:
+        few = rng.permutation(len(drawn.codes))[:MOST_ROWS]
+        before.append(drawn.codes[few])
+        labels.append(drawn.groups.codes[few])
+        keys = row_keys(int(rng.randint(2**63, dtype=np.uint64)), before[-1])
         after.append(tried.images(before[-1], labels[-1], keys, fair.n_jobs))
-    seed, n_groups = int(rng.randint(2**31)), len(groups.names)
+    seed, n_groups = int(rng.randint(2**31)), len(rows.groups.names)
     shown, left = found_in(before, after, labels, rows.columns, n_groups, seed)
     assert isinstance(found.transport, ConditionalMap)
     moving = {step.position for step in found.transport.steps if step.moves}
@@ -721,7 +706,7 @@ def map_of_sketch(
     these easier to find, by up to .42 of the AUC.
     """
     n_records, n_groups = rows.n_records, len(rows.groups.names)
-    codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
+    rows = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
     told_apart, min_of_images, closest = 4.0, 0.02, 0.2
     least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
     free = [j for j, column in enumerate(rows.columns) if column.kind == NUMERIC]
@@ -733,9 +718,9 @@ def map_of_sketch(
 
     of_rows = blurred(least)
     # The map moves blurred rows, so it is fitted to blurred rows.
-    keys = rng.randint(2**63, size=len(codes), dtype=np.uint64)
-    codes = redrawn(of_rows, codes, keys, BLUR_DRAW)
-    found = map_of_rows(fair, rows, codes, groups, rng)
+    keys = rng.randint(2**63, size=len(rows.codes), dtype=np.uint64)
+    rows = replace(rows, codes=redrawn(of_rows, rows.codes, keys, BLUR_DRAW))
+    found = map_of_rows(fair, rows, rng)
     of_images = blurred(max(least, min_of_images))
     assert isinstance(found.transport, ConditionalMap)
     moving = [step.position for step in found.transport.steps if step.moves]
@@ -747,8 +732,8 @@ def map_of_sketch(
 
 def drawn_rows(
     rows: RepairRows, released: "ReleasedTable", n_records: int, rng: np.random.RandomState
-) -> tuple[np.ndarray, Groups]:
-    """Return about this number of rows drawn from a sketch, and their groups."""
+) -> RepairRows:
+    """Return a repair of about this number of rows drawn from a sketch, with their groups."""
     # Weights by size use the released sizes, not the numbers of drawn rows.
     sizes = np.maximum(np.rint(released.counts * n_records), 1).astype(np.intp)
     # A few rows of every group, also where noise hides it: models need examples.
@@ -758,13 +743,12 @@ def drawn_rows(
     for j, column in enumerate(released.space.schema.columns[:-1]):
         if column.kind == NUMERIC:
             drawn[:, j] = column.numbers(codes[:, j], rng.uniform(size=len(codes)))
-    return drawn, replace(rows.groups, codes=of_rows, sizes=sizes)
+    return replace(rows, codes=drawn, groups=replace(rows.groups, codes=of_rows, sizes=sizes))
 
 
 def map_of_groups(
     fair: Any,
     rows: RepairRows,
-    groups: Groups,
     space: ColumnSpace,
     found: list[Group],
     n_rows: int,
@@ -776,6 +760,7 @@ def map_of_groups(
     `found` are points and their masses, from `n_rows` rows, and `shared` has the place of each
     group's among them. No row is read.
     """
+    groups = rows.groups
     weights = group_weights(fair.weights, groups.sizes, groups.names)
     of_found = np.bincount(shared, weights)
     # Ten rows for each support point are enough to estimate the masses of new rows there.
@@ -810,15 +795,14 @@ def map_of_groups(
     return FairMap(rows.every, rows.computed, groups, weights, transport)
 
 
-def map_of_rows(
-    fair: Any, rows: RepairRows, codes: np.ndarray, groups: Groups, rng: np.random.RandomState
-) -> FairMap:
+def map_of_rows(fair: Any, rows: RepairRows, rng: np.random.RandomState) -> FairMap:
     """Return the map by conditional distributions, with a certificate if one is possible.
 
-    `codes` are exact rows, or rows drawn from a release. There is no certificate for the latter,
+    Its codes are exact rows, or rows drawn from a release. There is no certificate for the latter,
     and none of conditional parity.
     """
-    method, weights = rows.method, group_weights(fair.weights, groups.sizes, groups.names)
+    method, codes, groups = rows.method, rows.codes, rows.groups
+    weights = group_weights(fair.weights, groups.sizes, groups.names)
     generator = np.random.default_rng(rng.randint(2**31))
     held_out = np.zeros(len(codes), dtype=bool)
     # Of conditional parity there is no bound: groups may differ in the columns that are fixed.
@@ -826,8 +810,6 @@ def map_of_rows(
     if is_checked:
         held_out = hold_out(groups.codes, method.held_out, generator)
     tol, certificate, names = float(method.tol), None, groups.names.tolist()
-    options = {"fixed": rows.fixed, "tol": tol, "max_rows": method._most_rows()}
-    options |= {"coupling": method.coupling}
     seed, did_harm = int(generator.integers(2**63)), False
 
     def fitted_to(
@@ -835,14 +817,14 @@ def map_of_rows(
     ) -> ConditionalMap:
         of_part = np.where(part, groups.codes, -1)
         return fit_conditional(
-            rows.columns, codes, of_part, weights, generator, callback=callback, **options
+            rows.columns, codes, of_part, weights, generator, method, rows.fixed, callback
         )
 
     def is_harm(raised: float) -> bool:
         few_rows, by_chance = 1000, harm_by_chance(groups.codes[held_out])
         # Few rows leave it open: that is two standard errors of an AUC, and more.
         if tol > 0 and held_out.sum() < few_rows and abs(raised) < 4.0 * by_chance:
-            return does_harm(rows, codes, groups, fitted_to, generator)
+            return does_harm(rows, fitted_to, generator)
         return tol > 0 and raised > by_chance
 
     with one_thread_unless(len(codes) >= MANY_ROWS):
@@ -852,16 +834,14 @@ def map_of_rows(
             known = generator.permutation(np.flatnonzero(~held_out & (groups.codes >= 0)))
             parts = [known[:MOST_ROWS], np.flatnonzero(held_out)]
             before, labels = ([of[part] for part in parts] for of in (codes, groups.codes))
-            fitted, tested = (
-                (transport.images(of, of_rows, row_keys(seed, of), fair.n_jobs), of_rows)
-                for of, of_rows in zip(before, labels, strict=True)
-            )
+            keys = [row_keys(seed, of) for of in before]
+            after = list(map(partial(transport.images, n_jobs=fair.n_jobs), before, labels, keys))
             raw = before if transport.moves else None
             certificate, did_harm = certify(
-                fitted, tested, rows.columns, names, generator, raw, is_harm
+                after, labels, rows.columns, names, generator, raw, is_harm
             )
         elif is_checked and tol > 0 and transport.moves:
-            did_harm = does_harm(rows, codes, groups, fitted_to, generator)
+            did_harm = does_harm(rows, fitted_to, generator)
         if did_harm:
             transport = transport.at_rest()
     return FairMap(rows.every, rows.computed, groups, weights, transport, certificate)
@@ -869,8 +849,6 @@ def map_of_rows(
 
 def does_harm(
     rows: RepairRows,
-    codes: np.ndarray,
-    groups: Groups,
     fitted_to: Callable[[np.ndarray], SupportMap | ConditionalMap],
     rng: np.random.Generator,
 ) -> bool:
@@ -880,16 +858,15 @@ def does_harm(
     enough, and take half the time. So few rows must show that a repair helps, by twice as much as
     chance: otherwise, a map of 92 and 8 rows raised the AUC of the group by .07.
     """
-    kept = np.flatnonzero(groups.codes >= 0)
-    codes, labels, dealt = codes[kept], groups.codes[kept], deal_folds(groups.codes, rng)
-    folds = dealt[kept]
+    dealt, kept = deal_folds(rows.groups.codes, rng), rows.groups.codes >= 0
+    codes, labels, folds = rows.codes[kept], rows.groups.codes[kept], dealt[kept]
     many_rows, times_chance, gains = 5000, 2.0, []
-    n_folds = N_FOLDS if len(kept) <= many_rows else 2
+    n_folds = N_FOLDS if len(codes) <= many_rows else 2
     for fold in range(n_folds):
         # Like new rows: their draws are not those that the fit was made with.
         keys = row_keys(int(rng.integers(2**63)), codes)
         images, is_new = fitted_to(dealt != fold).images(codes, labels, keys), folds == fold
         before, after, of_groups = ([of[~is_new], of[is_new]] for of in (codes, images, labels))
-        found = found_in(before, after, of_groups, rows.columns, len(groups.names), fold)
+        found = found_in(before, after, of_groups, rows.columns, len(rows.groups.names), fold)
         gains.append(found[0] - found[1])
     return sum(gains) / n_folds < times_chance * harm_by_chance(labels[folds < n_folds])

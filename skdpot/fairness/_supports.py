@@ -284,8 +284,6 @@ class SupportMap:
     n_iter: int
     shared: np.ndarray
 
-    method = "support"
-
     @property
     def moves(self) -> bool:
         """Tell whether any row may move: not if no group is told apart from the others."""

@@ -86,10 +86,9 @@ def ks_between_groups(
     """
     if confidence is not None and not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
-    pairs = combinations(scores_by_group(scores, sensitive_features, min_group_size), 2)
-    if confidence is None:
-        return max(max_gap(x, y) for x, y in pairs)
-    return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
+    measure = max_gap if confidence is None else partial(gap_bound, risk=1.0 - confidence)
+    samples = scores_by_group(scores, sensitive_features, min_group_size)
+    return max(measure(*pair) for pair in combinations(samples, 2))
 
 
 def wasserstein_between_groups(
@@ -362,16 +361,15 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
 
 def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -> list[np.ndarray]:
     """Return the finite scores of each of two or more groups, or raise."""
-    refuse_other_rows(scores, {"sensitive_features": sensitive_features})
-    scores = redact_errors(lambda: column_or_1d(scores), "scores must be real numbers.")
-    if scores.dtype.kind not in "buif" or not np.isfinite(scores).all():
+    values = redact_errors(lambda: column_or_1d(scores), "scores must be real numbers.")
+    if values.dtype.kind not in "buif" or not np.isfinite(values).all():
         raise ValueError(
             "scores must be finite numbers; they are text or dates, or contain NaN or infinity, in "
-            f"an array of {scores.dtype}."
+            f"an array of {values.dtype}."
         )
     # Rows of groups that are left out have no number.
     groups = check_groups(scores, sensitive_features, min_group_size)
-    return [scores[groups.codes == g].astype(np.float64) for g in range(len(groups.names))]
+    return [values[groups.codes == g].astype(np.float64) for g in range(len(groups.names))]
 
 
 def _as_numbers(X: Any) -> tuple[Any, Any]:
@@ -384,12 +382,11 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
     X = table.X
     if table.container == "array" and X.dtype.kind not in "OcmM":
         return X.toarray() if sparse.issparse(X) else X, None
-    columns, categorical = [], []
+    columns, categorical = [], np.zeros(X.shape[1], dtype=bool)
     for j in range(X.shape[1]):
         values = table.column(j)
         try:
             columns.append(values.astype(np.float64))
-            categorical.append(False)
         except (TypeError, ValueError, OverflowError):
             # As words they would have no order, and a model could not learn from new ones.
             if any(isinstance(value, date | timedelta | complex) for value in values):
@@ -398,5 +395,5 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
             missing = [is_missing(value) for value in values]
             columns.append(np.where(missing, np.nan, codes.astype(np.float64)))
             # Gradient boosting takes no more categories; they are ordered then.
-            categorical.append(len(words) <= 255)
-    return np.column_stack(columns), np.array(categorical)
+            categorical[j] = len(words) <= 255
+    return np.column_stack(columns), categorical

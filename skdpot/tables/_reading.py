@@ -382,26 +382,21 @@ def private_numbers(table: _frames.Table, column: Column) -> np.ndarray:
 
 
 def find_columns(
-    table: _frames.Table,
-    kept: np.ndarray,
-    *,
-    categorical_features: Any,
-    categories: Any,
-    missing: str,
-    private: bool,
+    table: _frames.Table, kept: np.ndarray, categorical_features: Any, categories: Any, missing: str
 ) -> list[Column]:
     """Return the column declarations of the kept columns of X.
 
     `categorical_features` and `categories` are as in the estimators, and `missing` is as in
-    `labels_of`. If `private`, labels that were not declared are refused, instead of being found in
-    X. Raises if declarations name other columns than those of X, or do not match them.
+    `labels_of`. It is ``"none"`` for private rows alone: then labels that were not declared are
+    refused, instead of being found in X. Raises if declarations name other columns than those of X,
+    or do not match them.
     """
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
     declared = {position_of(name, names, "categories"): name for name in categories or ()}
     if categorical_features is None or isinstance(categorical_features, str | dict):
         for position in kinds:
-            kind = _kind_of_type(table.dtype(position), private)
-            is_declared = private and position in declared
+            kind = _kind_of_type(table.dtype(position), missing == "none")
+            is_declared = missing == "none" and position in declared
             kinds[position] = NOMINAL if is_declared and kind == NUMERIC else kind
     named = _kinds_of_named(table, categorical_features)
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
@@ -412,15 +407,14 @@ def find_columns(
         column = Column(names[position], kind, position=position)
         if kind != NUMERIC:
             labels = categories[declared[position]] if position in declared else None
-            column = _labelled(column, table, labels, missing, private)
+            column = _labelled(column, table, labels, missing)
         columns.append(column)
     return columns
 
 
-def _labelled(
-    column: Column, table: _frames.Table, labels: Any, missing: str, private: bool
-) -> Column:
+def _labelled(column: Column, table: _frames.Table, labels: Any, missing: str) -> Column:
     """Return a categorical column with its labels: declared ones, or those found in X."""
+    private = missing == "none"
     # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)
     column = replace(column, dtype=dtype if hasattr(dtype, "categories") else None)

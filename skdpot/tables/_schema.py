@@ -309,14 +309,12 @@ def write_table(
            [40, 'M']], dtype=object)
     """
     named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
-    pairs = [_typed(container, column, named[column.name]) for column in schema.declared]
-    columns = [array for array, _ in pairs]
+    typed = (_typed(container, column, named[column.name]) for column in schema.declared)
+    columns, dtypes = map(list, zip(*typed, strict=True))
+    table = make_table(container, [column.name for column in schema.declared], columns, dtypes)
     # Integers that may be missing are objects elsewhere.
     are_numbers = all(one.kind == _column.NUMERIC and one.unit is None for one in schema.declared)
-    if container == "array" and are_numbers:
-        columns = [np.asarray(column, dtype=np.float64) for column in columns]
-    names = [column.name for column in schema.declared]
-    return make_table(container, names, columns, [dtype for _, dtype in pairs])
+    return np.asarray(table, np.float64) if container == "array" and are_numbers else table
 
 
 def _typed(container: str, column: _column.Column, values: np.ndarray) -> tuple[np.ndarray, Any]:

@@ -148,12 +148,12 @@ def test_no_rows_are_held_out_where_nothing_can_be_compared(sizes, share):
 def test_alike_groups_get_low_bounds_and_different_ones_high_ones():
     rng = np.random.default_rng(0)
     train, new = mixed_rows(2000, rng), mixed_rows(2000, rng)
-    alike, _ = certify(train, new, MIXED, ["a", "b"], rng)
+    alike, _ = certify(*zip(train, new, strict=True), MIXED, ["a", "b"], rng)
     assert alike.group_auc < 0.58
     assert alike.parity_gap < 0.16
     for codes, groups in (train, new):
         codes[groups == 1, 2] = np.where(codes[groups == 1, 1] > 1, 3, codes[groups == 1, 2])
-    apart, _ = certify(train, new, MIXED, ["a", "b"], rng)
+    apart, _ = certify(*zip(train, new, strict=True), MIXED, ["a", "b"], rng)
     assert apart.group_auc > 0.6 and apart.parity_gap > alike.parity_gap + 0.1
     assert apart.n_rows == {g: int((new[1] == i).sum()) for i, g in enumerate("ab")}
     assert "gradient boosting" in str(apart) and "group_auc" in repr(apart)
@@ -163,7 +163,7 @@ def test_a_column_of_zeros_has_no_ratio():
     rng = np.random.default_rng(0)
     columns = [Column("zero", NUMERIC), Column("number", NUMERIC)]
     rows = [(rng.normal(size=(500, 2)) * [0, 1], rng.integers(2, size=500)) for _ in range(2)]
-    assert certify(*rows, columns, "ab", rng)[0].group_auc < 0.65
+    assert certify(*zip(*rows, strict=True), columns, "ab", rng)[0].group_auc < 0.65
 
 
 def probabilities_are(monkeypatch, probabilities):
@@ -177,17 +177,20 @@ def test_a_group_may_be_found_by_its_own_probability(monkeypatch):
     own = np.where(groups == 0, 0.4, 0.1)
     probabilities_are(monkeypatch, np.column_stack([own, own, 1 - 2 * own]))
     rows = mixed_rows(600, np.random.default_rng(0))[0], groups
-    assert certify(rows, rows, MIXED, "abc", np.random.default_rng(0))[0].group_auc == 1.0
+    assert (
+        certify(*zip(rows, rows, strict=True), MIXED, "abc", np.random.default_rng(0))[0].group_auc
+        == 1.0
+    )
     alike = np.full((600, 3), 1 / 3)
     probabilities_are(monkeypatch, alike)
-    found, _ = certify(rows, rows, MIXED, "abc", np.random.default_rng(0))
+    found, _ = certify(*zip(rows, rows, strict=True), MIXED, "abc", np.random.default_rng(0))
     assert found.group_auc == pytest.approx(max_mean(0.5, 200, RISK / 2))
 
 
 def test_a_group_without_held_out_rows_has_no_bounds():
     rng = np.random.default_rng(0)
     train, new = mixed_rows(300, rng, 3), mixed_rows(300, rng, 2)
-    found, _ = certify(train, new, MIXED, ["first", "second", ("third", 3)], rng)
+    found, _ = certify(*zip(train, new, strict=True), MIXED, ["first", "second", ("third", 3)], rng)
     assert found.n_rows["third", 3] == 0
     assert "the groups ('third', 3), which have too few rows" in str(found)
 
@@ -215,7 +218,7 @@ def test_a_repair_has_a_certificate_of_rows_that_it_held_out():
     kept = hold_out(codes, 0.2, np.random.default_rng(0))
     columns = [Column(j, NUMERIC) for j in range(6)]
     parts = [(X[rows], codes[rows]) for rows in (~kept, kept)]
-    untouched, _ = certify(*parts, columns, "abc", np.random.default_rng(0))
+    untouched, _ = certify(*zip(*parts, strict=True), columns, "abc", np.random.default_rng(0))
     assert untouched.group_auc > found.group_auc + 0.1
     assert untouched.parity_gap > found.parity_gap + 0.1
 
@@ -296,7 +299,7 @@ def test_coverage_of_bounds_of_a_linear_score(shift, monkeypatch):
         codes, groups = codes[groups < 2], groups[groups < 2]
         own = norm.cdf(codes @ direction)
         probabilities_are(monkeypatch, np.column_stack([own, 1 - own]))
-        held, _ = certify((codes, groups), (codes, groups), columns, ["a", "b"], rng)
+        held, _ = certify([codes] * 2, [groups] * 2, columns, ["a", "b"], rng)
         n_held += held.group_auc >= true_auc and held.parity_gap >= true_gap
     assert n_held >= 0.94 * N_RUNS
 

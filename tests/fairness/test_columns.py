@@ -27,9 +27,7 @@ def repair(X, attribute="group", new=None, **params):
 
 
 def columns_of(X, **options):
-    options = {
-        "categorical_features": None, "categories": None, "missing": "error", "private": False
-    } | options  # fmt: skip
+    options = {"categorical_features": None, "categories": None, "missing": "error"} | options
     return find_columns(Table(X), np.arange(X.shape[1]), **options)
 
 
@@ -72,7 +70,7 @@ def test_a_dict_overrides_types_and_leaves_the_other_columns_to_them():
     # With epsilon types do not tell: what is not declared is a number.
     declared = {"level": ["low", "middle", "high"], "word": ["no", "so", "yes"]}
     options = {"categorical_features": {"level": "nominal"}, "categories": declared}
-    private = columns_of(features.drop(columns="color"), private=True, **options)
+    private = columns_of(features.drop(columns="color"), missing="none", **options)
     assert [column.kind for column in private] == [*KINDS[:2], "nominal", "nominal", "numeric"]
 
 

@@ -7,6 +7,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from skdpot.fairness import ConditionalRepair
 from skdpot.fairness._conditional import (
     fit_conditional,
     gumbel_max_coupling,
@@ -54,12 +55,12 @@ def shares(groups, n_groups=3):
     return np.bincount(groups[groups >= 0], minlength=n_groups) / np.sum(groups >= 0)
 
 
-def fit(codes, groups, columns=COLUMNS, seed=0, **options):
+def fit(codes, groups, columns=COLUMNS, seed=0, fixed=(), **options):
     # Without a search for groups, which takes most of the time.
-    options = {"tol": 0.0} | options
+    method = ConditionalRepair(**{"tol": 0.0} | options)
     rng = np.random.default_rng(seed)
     n_groups = groups.max() + 1
-    return fit_conditional(columns, codes, groups, shares(groups, n_groups), rng, **options)
+    return fit_conditional(columns, codes, groups, shares(groups, n_groups), rng, method, fixed)
 
 
 def test_where_nothing_depends_on_the_group_nothing_is_moved():
@@ -315,7 +316,7 @@ def test_images_of_scores_have_the_distribution_of_their_group():
     scores = np.where(groups, 1 + earlier[:, 0], -0.5 * earlier[:, 0]) + noise
     folds = rng.integers(4, size=12_000)
     model = fit_numbers(scores, earlier.T, groups, folds, 2)
-    assert model.differs
+    assert model.differ
     means = model.lines.of(earlier.T)[:, 0]
     moved = model.move(scores, means, groups, rng.random(12_000))
     np.testing.assert_array_equal(moved[groups, np.arange(12_000)], scores)

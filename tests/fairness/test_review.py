@@ -22,7 +22,7 @@ def two_groups(n=60, n_columns=2, seed=0):
 
 def kinds_of(X, **options):
     options = {"categorical_features": None, "categories": None, "missing": "none"} | options
-    columns = find_columns(Table(X), np.arange(X.shape[1]), private=True, **options)
+    columns = find_columns(Table(X), np.arange(X.shape[1]), **options)
     return [column.kind for column in columns]
 
 
