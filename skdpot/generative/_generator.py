@@ -504,8 +504,6 @@ class DPSinkhornGenerator(BaseGenerator):
         elif is_table and (clipped := released.clipped_columns()):
             advice = "Compare the declaration of these columns with their values."
             warn_user(f"nearly all records of {clipped} are at a bound, or missing. {advice}")
-        elif not is_table and not any(one.is_seen for one in self.quality().classes):
-            warn_user("noise hides all classes: compare bounds with the values, or use more rows.")
         elif plan.refuse_useless(None) is None:
             # Public facts may not have the number of records.
             warn_user(replace(plan, n_records=counted).refuse_useless(None))
