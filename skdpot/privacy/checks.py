@@ -281,9 +281,8 @@ def _torch_restorer() -> Callable[[], None]:
     return restore
 
 
-# How many `silence` blocks are open, in all threads: a list of one number. And what the last one
-# undoes.
-_inside = [0]
+# The `silence` blocks that are open, in all threads. And what the last one undoes.
+_inside: set[object] = set()
 _counting = threading.Lock()
 _undo = contextlib.ExitStack()
 
@@ -299,27 +298,29 @@ def silence() -> Iterator[None]:
     Streams, warnings and logs belong to the process: with several threads, the first one silences
     them and the last one restores them, with the global random states.
     """
-    with _counting:
-        if _inside[0] == 0:
-            _undo.callback(np.random.set_state, np.random.get_state())
-            _undo.callback(random.setstate, random.getstate())
-            _undo.callback(_torch_restorer())
-            _undo.callback(logging.disable, logging.root.manager.disable)
-            logging.disable(sys.maxsize)
-            _undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            _undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
-            # Recorded, as foreign code may show warnings again that are ignored here.
-            _undo.enter_context(warnings.catch_warnings(record=True))
-            warnings.simplefilter("ignore")
-        _inside[0] += 1
+    # An interruption at any point leaves nobody inside.
+    me = object()
     try:
+        with _counting:
+            if not _inside:
+                _undo.callback(np.random.set_state, np.random.get_state())
+                _undo.callback(random.setstate, random.getstate())
+                _undo.callback(_torch_restorer())
+                _undo.callback(logging.disable, logging.root.manager.disable)
+                logging.disable(sys.maxsize)
+                _undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
+                _undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
+                # Recorded, as foreign code may show warnings again that are ignored here.
+                _undo.enter_context(warnings.catch_warnings(record=True))
+                warnings.simplefilter("ignore")
+            _inside.add(me)
         # Settings of floating-point errors are those of a thread, and not of the process.
         with np.errstate():
             yield
     finally:
         with _counting:
-            _inside[0] -= 1
-            if _inside[0] == 0:
+            _inside.discard(me)
+            if not _inside:
                 _undo.close()
 
 
