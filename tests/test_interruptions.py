@@ -87,12 +87,14 @@ def check_interruptions(case, n_moments):
     # What is imported, compiled or kept for later is so after the first release.
     run()
     n_calls = calls_of(run)
-    n_ignored = 0
+    n_ignored, stdout = 0, sys.stdout
     for moment in range(n_moments):
         charged = n_charges(ledger)
         # The first calls make the data, and enter the release.
         error = interrupted_at(n_calls // 10 + moment * (n_calls * 8 // 10) // n_moments, run)
         was_charged = n_charges(ledger) > charged
+        # What hides output has ended.
+        assert sys.stdout is stdout
         if error is None:
             n_ignored += 1
             assert was_charged

@@ -298,8 +298,14 @@ def silence() -> Iterator[None]:
     Streams, warnings and logs belong to the process: with several threads, the first one silences
     them and the last one restores them, with the global random states.
     """
-    # An interruption at any point leaves nobody inside.
     me = object()
+
+    def leave() -> None:
+        with _counting:
+            _inside.discard(me)
+            if not _inside:
+                _undo.close()
+
     try:
         with _counting:
             if not _inside:
@@ -318,10 +324,11 @@ def silence() -> Iterator[None]:
         with np.errstate():
             yield
     finally:
-        with _counting:
-            _inside.discard(me)
-            if not _inside:
-                _undo.close()
+        # Where one is interrupted, the other leaves: otherwise all that follows would be heard.
+        try:
+            leave()
+        finally:
+            leave()
 
 
 def result_of(call: Callable[[], Any], default: Any) -> Any:
