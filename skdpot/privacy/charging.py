@@ -59,9 +59,8 @@ class PrivacyGuarantee:
         return text
 
 
-# How many `allow_useless_releases` blocks are open, in all threads: a list of one number.
-_inside = [0]
-_counting = threading.Lock()
+# The `allow_useless_releases` blocks that are open, in all threads.
+_inside: set[object] = set()
 
 
 @contextmanager
@@ -93,13 +92,16 @@ def allow_useless_releases() -> Iterator[None]:
     ...     distance.fit([[0.1], [0.9]], ["a", "b"]).groups_
     array(['a', 'b'], dtype='<U1')
     """
-    with _counting:
-        _inside[0] += 1
+    me = object()
     try:
+        _inside.add(me)
         yield
     finally:
-        with _counting:
-            _inside[0] -= 1
+        # Where one is interrupted, the other leaves: otherwise all that follows would be allowed.
+        try:
+            _inside.discard(me)
+        finally:
+            _inside.discard(me)
 
 
 def permit_of_process() -> int | None:
@@ -115,7 +117,7 @@ def permit_of_process() -> int | None:
     ...     permit_of_process() is None
     False
     """
-    return os.getpid() if _inside[0] else None
+    return os.getpid() if _inside else None
 
 
 def useless_releases_are_allowed(permit: int | None = None) -> bool:
@@ -125,7 +127,7 @@ def useless_releases_are_allowed(permit: int | None = None) -> bool:
     that process.
     """
     # A worker is a child of the process that sent the permission; no other process is meant.
-    return _inside[0] > 0 or (permit is not None and permit == os.getppid())
+    return bool(_inside) or (permit is not None and permit == os.getppid())
 
 
 @dataclass(frozen=True)
