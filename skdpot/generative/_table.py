@@ -107,15 +107,21 @@ class TableSketch(BaseEstimator):
         budget: SketchBudget,
         training: NetworkTraining | None,
         progress: Callable[..., Any],
+        *,
+        is_found: bool = False,
     ) -> "TableReleases | SchemaReleases":
-        """Return the release, or raise; no record is looked at."""
+        """Return the release, or raise; no record is looked at.
+
+        That of a schema which is found (`is_found`) is planned after the charge: it must not raise.
+        """
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
         if space.is_open:
-            return plan_schema(space, budget, partial(self._plan, training=None, progress=progress))
+            options: dict[str, Any] = {"training": None, "progress": progress, "is_found": True}
+            return plan_schema(space, budget, partial(self._plan, **options))
         # With 500 classes, the model of three columns takes 15 seconds.
         n_classes, most_classes = space.schema.n_classes, 1_000
-        if n_classes > most_classes:
+        if n_classes > most_classes and not is_found:
             raise ValueError(
                 f"the target has {n_classes:,} classes, and at most {most_classes:,} are possible: "
                 "choose another target, or leave it out."
