@@ -456,7 +456,7 @@ class DPSinkhornGenerator(BaseGenerator):
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
         if type(model) not in (TableSketch, ImageSketch, VectorSketch):
             raise TypeError(
-                f"model is a {type(model).__name__}: the code of a derived class would read private "
+                f"model is a {type(model).__name__}: code of a derived class would read private "
                 "records before the charge. Take a class of skdpot.generative."
             )
         model._check(self)

@@ -531,7 +531,7 @@ def test_wrong_owners_ledgers_and_columns_are_refused(make):
         make(agreement, rows=(X[:, :1], group))
     # No value of a table of Arrow is quoted, and a cell that is a list counts nowhere.
     with pytest.raises(ValueError, match=r"got \['a', 'b', 'c'\]\.$"):
-        make(agreement, rows=(pa.table({name: X[:, 0] for name in "abc"}), group))
+        make(agreement, rows=(pa.table(dict.fromkeys("abc", X[:, 0])), group))
     make(agreement, rows=([[[1.0], 2.0], *X[1:].tolist()], group))
     assert len(make.ledgers["north"].entries()) == 1
 
