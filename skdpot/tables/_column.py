@@ -11,7 +11,7 @@ import decimal
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -142,9 +142,12 @@ def one_by_one(labels: Any) -> np.ndarray:
     >>> one_by_one([1, "a"])
     array([1, 'a'], dtype=object)
     """
-    if isinstance(labels, list | tuple):
-        return objects(labels)
     dtype = getattr(labels, "dtype", None)
+    is_of_library = dtype is not None or type(labels).__module__.partition(".")[0] == "pyarrow"
+    is_other = isinstance(labels, Iterable) or hasattr(labels, "__getitem__")
+    if is_other and not (is_of_library or isinstance(labels, str | bytes)):
+        # NumPy makes a table of labels that are all lists, and no column of a library has these.
+        return objects(labels)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # In other units, dates become integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
