@@ -11,6 +11,7 @@ import decimal
 import math
 import re
 import sys
+import zoneinfo
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
         names = np.asarray(labels)
         given = one_by_one(labels if names.ndim == 1 else ())
         for label in given.tolist():
-            for part in label if isinstance(label, tuple) else (label,):
+            for part in label if type(label) is tuple else (label,):
                 # Its own code would be asked whether private values are equal to it.
                 if not is_plain(part) and type(part).__hash__ is not None:
                     raise NotImplementedError
@@ -154,7 +155,7 @@ def one_by_one(labels: Any) -> np.ndarray:
     read = partial(column_or_1d, dtype=object, warn=True)
     is_column = len(getattr(labels, "shape", (0,))) == 1
     return redact_errors(
-        lambda: read_in_parts(read, labels, objects([object()])) if is_column else read(labels),
+        lambda: read_in_parts(read, labels, objects([None])) if is_column else read(labels),
         "labels cannot be read as one for each row.",
     )
 
@@ -187,7 +188,9 @@ def is_plain(value: Any) -> bool:
     >>> is_plain("a"), is_plain(["a"])
     (True, False)
     """
-    kind = type(value)
+    kind, zone = type(value), getattr(value, "tzinfo", None)
+    if zone is not None and type(zone) not in (datetime.timezone, zoneinfo.ZoneInfo):
+        return False
     of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
     # A name alone may be that of any class.
     is_of_pandas = sys.modules.get(kind.__module__.partition(".")[0]) is sys.modules.get("pandas")

@@ -22,7 +22,6 @@ from skdpot.tables._column import (
     declared_labels,
     is_missing,
     numbers_of_dates,
-    objects,
     one_by_one,
 )
 from skdpot.tables._schema import TableSchema
@@ -565,7 +564,8 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
             "text, or as numbers."
         )
     # One by one: a person of another type changes none of the others.
-    values = one_by_one(groups)
+    is_column = hasattr(groups, "dtype") and not isinstance(groups, np.ndarray)
+    values = _frames.entries_of(groups) if is_column else one_by_one(groups)
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     number: dict[Any, int] = {}
