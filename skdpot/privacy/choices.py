@@ -105,7 +105,9 @@ _EXP_BITS = 128
 def scaled_exp(epsilon: float) -> int:
     """Return an integer just below ``exp(epsilon) * 2**128``, by arithmetic with 400 digits."""
     context = decimal.Context(prec=400, rounding=decimal.ROUND_FLOOR)
-    exact = context.exp(decimal.Decimal(float(epsilon)))
+    # What is charged is the decimal, which may be below the double.
+    smaller = min(decimal.Decimal(float(epsilon)), decimal.Decimal(repr(float(epsilon))))
+    exact = context.exp(smaller)
     return int(context.multiply(exact, decimal.Decimal(1 << _EXP_BITS))) - 1
 
 

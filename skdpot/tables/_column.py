@@ -191,10 +191,15 @@ def is_plain(value: Any) -> bool:
     kind, zone = type(value), getattr(value, "tzinfo", None)
     if zone is not None and type(zone) not in (datetime.timezone, zoneinfo.ZoneInfo):
         return False
-    of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
-    # A name alone may be that of any class.
-    is_of_pandas = sys.modules.get(kind.__module__.partition(".")[0]) is sys.modules.get("pandas")
-    return kind in _PLAIN or (is_of_pandas and kind.__name__ in of_pandas)
+    if kind in _PLAIN:
+        return True
+    # By identity: a name may be that of any class.
+    pandas = sys.modules.get("pandas")
+    types = [
+        getattr(pandas, each, None) for each in ("Timestamp", "Timedelta", "Period", "Interval")
+    ]
+    types += [type(getattr(pandas, each, None)) for each in ("NA", "NaT")]
+    return any(kind is each for each in types)
 
 
 def objects(values: Any) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Sampling from integers: no ratio above exp(epsilon), no output that may not be, the right law."""
 
+import decimal
 import math
 import pickle
 
@@ -54,6 +55,13 @@ def test_scaled_exp_is_just_below_by_an_independent_computation(epsilon):
     assert scaled_exp(epsilon) << spare < low
     assert (scaled_exp(epsilon) + 3) << spare > high
     assert high - low < 1 << (spare - 1)
+
+
+@pytest.mark.parametrize("tenths", range(1, 40))
+def test_a_ratio_is_at_most_that_of_the_decimal_which_is_charged(tenths):
+    context = decimal.Context(prec=60)
+    charged = context.exp(decimal.Decimal(repr(tenths / 10)))
+    assert scaled_exp(tenths / 10) <= context.multiply(charged, decimal.Decimal(1 << 128))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
