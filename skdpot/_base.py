@@ -1,11 +1,12 @@
 """Base of all estimators: the order of every fit, reading of private data, and progress bars."""
 
+import math
 import sys
 import threading
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -178,6 +179,72 @@ def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) ->
     counted, noise = float(np.sum(counts)), deviation * float(np.sqrt(np.size(counts)))
     if counted + 4.0 * noise < 0.75 * n_records and not useless_releases_are_allowed():
         warn_of_uncounted(counted, f"of {n_records:,} records")
+
+
+# A column or another axis: its name, the least and the largest number of each cell, noisy counts of
+# the cells, and of missing values after them, and the standard deviation of the noise of each.
+Axis = tuple[str, np.ndarray, np.ndarray, np.ndarray, float]
+
+
+def warn_of_bounds(axes: Iterable[Axis]) -> None:
+    """Warn of axes of which all that is released is, but for noise, in one place, or missing.
+
+    The place is an end that is not 0, where bounds clip values, or next to 0, where values are if
+    bounds are far too wide. Columns that are always 0 are not told, nor those that are next to 0 in
+    cells wider than an eighth of the bounds, or a fifth if all axes are told. No private value is
+    read.
+    """
+    found, n_axes = [], 0
+    for n_axes, (name, lows, highs, counts, deviation) in enumerate(axes, 1):
+        numbers, missing = np.split(counts, [len(lows)])
+        nearest = np.where(lows * highs > 0, np.minimum(np.abs(lows), np.abs(highs)), 0.0)
+        # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
+        next_to_zero = nearest <= nearest.min() + 1e-5 * np.abs([lows, highs]).max()
+        ends = [np.arange(len(lows)) == end for end in (0, len(lows) - 1) if nearest[end] > 0]
+        for place, widest in [(next_to_zero, 0.21), *((end, 0.45) for end in ends)]:
+            low, high = lows[place].min(), highs[place].max()
+            width = (high - low) / (highs[-1] - lows[0])
+            seen = numbers[place & (np.abs([lows, highs]).max(axis=0) > 0)]
+            is_seen = seen.sum() > 4.0 * deviation * math.sqrt(len(seen))
+            if is_seen and width < widest and holds_all(numbers[place], numbers[~place], deviation):
+                declared = f"of ({lows[0]:.6g}, {highs[-1]:.6g})"
+                is_narrow = width <= 0.125 or place is not next_to_zero
+                found.append((f"{name} between {low:.3g} and {high:.3g} {declared}", is_narrow))
+                break
+        if holds_all(missing, numbers, deviation):
+            found.append((f"{name} missing", True))
+    told = [text for text, is_narrow in found if is_narrow or len(found) == n_axes]
+    if told and not useless_releases_are_allowed():
+        warn_user(
+            f"nearly all that the release counts is in one place: {', '.join(told)}. Please compare "
+            "bounds with the unit of the values, and declare others that are known publicly."
+        )
+
+
+def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float) -> bool:
+    """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
+
+    Noise must be small enough to see a few percent outside, all together or in adjacent cells.
+    """
+    kept, noise = inside.sum(), deviation * math.sqrt(len(outside))
+    if kept <= 20.0 * noise or outside.sum() > 0.01 * kept + noise:
+        return False
+    sums = np.append(0.0, np.cumsum(outside))
+    first, last = np.triu_indices(len(sums), 1)
+    clear = np.maximum(4.0 * deviation * np.sqrt(last - first), 0.005 * kept)
+    return not (sums[last] - sums[first] > clear).any()
+
+
+def grid_axes(
+    names: Iterable[str], low: Any, high: Any, counts: np.ndarray, deviation: float
+) -> Iterator[Axis]:
+    """Yield the axes of noisy counts on a grid of even cells between `low` and `high`."""
+    for axis, name in enumerate(names):
+        n_cells = counts.shape[axis]
+        edges = np.linspace(low[axis], high[axis], n_cells + 1)
+        along = np.moveaxis(counts, axis, 0).reshape(n_cells, -1).sum(axis=1)
+        noise = deviation * math.sqrt(counts.size / n_cells)
+        yield name, edges[:-1], edges[1:], along, noise
 
 
 # What was told within folds, and where.

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot._base import make_bar, warn_of_few
+from skdpot._base import grid_axes, make_bar, warn_of_bounds, warn_of_few
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.checks import check_memory
@@ -387,6 +387,14 @@ class GridRelease(NoisyRelease):
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
         warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
+        # Of the middles of even cells: an end is half a cell beyond the first and the last one.
+        first, last, d = self.support[0], self.support[-1], self.support.shape[1]
+        n_cells = round(len(self.support) ** (1 / d))
+        half = (last - first) / (2 * n_cells - 2)
+        together = noisy.sum(axis=0).reshape((n_cells,) * d)
+        noise = self._noise.standard_deviation * math.sqrt(len(noisy))
+        names = (f"feature {j}" for j in range(d))
+        warn_of_bounds(grid_axes(names, first - half, last + half, together, noise))
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

@@ -6,18 +6,19 @@ parents; conditions on them choose among candidates by their weights.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
 
+from skdpot._base import Axis
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.privacy.checks import check_count, to_display
-from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
+from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
@@ -371,25 +372,34 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
-    def clipped_columns(self) -> list[Any]:
-        """Return the columns of which nearly all records are missing, or at a bound that is not 0.
+    def axes(self) -> Iterator[Axis]:
+        """Yield the released counts of every column but the target, for `warn_of_bounds`.
 
-        Many columns are 0 in most records.
+        Of columns that are no numbers, or few, it is of interest whether all are missing; and of a
+        logarithmic scale, on which bounds may be wide, also whether all are at an end.
         """
-        schema, n_cells, found = self.space.schema, self.statistics["n_cells"], []
+        schema, n_cells = self.space.schema, self.statistics["n_cells"]
         noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
-        # Of a count, and of the number of records, as `released_size` estimates it.
-        noise *= 1 + (1 / n_cells).sum() ** -0.5
-        most = max(0.99 * self.n_records - 2 * noise, 38 * noise)
-        counts = np.split(self.statistics["counts"].sum(axis=1), np.cumsum(n_cells)[:-1])
-        for j, of_cells in zip(schema.features, counts, strict=True):
-            column = schema.columns[j]
-            # Columns of a few numbers may have one of them alone.
-            many = column.kind == NUMERIC and column.n_known > 8
-            inner = slice(many and column.low != 0, len(of_cells) - many - column.missing)
-            if np.delete(of_cells, inner).max(initial=0.0) > most:
-                found.append(column.name)
-        return found
+        parts = self.model["starts"], self.model["stops"], self.statistics["counts"].sum(axis=1)
+        split = (np.split(part, np.cumsum(n_cells)[:-1]) for part in parts)
+        for j, starts, stops, counts in zip(schema.features, *split, strict=True):
+            column, n_known = schema.columns[j], len(counts) - schema.columns[j].missing
+            lows, highs, firsts = np.zeros(1), np.zeros(1), np.arange(n_known)
+            if column.kind != NUMERIC or column.n_known <= 8:
+                firsts = firsts[:1]
+            else:
+                zeros, last = np.zeros(n_known), column.n_known - 1
+                lows = column.numbers(starts[:n_known], zeros)
+                stops = np.minimum(stops[:n_known] - column.integer, last)
+                highs = column.numbers(stops, zeros)
+                # Bounds have cells of their own.
+                highs[0] = lows[0]
+                if column.scale == LOG:
+                    firsts = firsts[[0, 1, -1]]
+                    lows, highs = lows[firsts], highs[[0, -2, -1]]
+            merged = np.add.reduceat(counts, [*firsts, *[n_known] * column.missing])
+            widest = np.diff(firsts, append=n_known).max()
+            yield repr(column.name), lows, highs, merged, noise * math.sqrt(widest)
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.

@@ -13,7 +13,13 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, make_bar, warn_of_uncounted, warn_user
+from skdpot._base import (
+    PrivateEstimator,
+    make_bar,
+    warn_of_bounds,
+    warn_of_uncounted,
+    warn_user,
+)
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -501,10 +507,10 @@ class DPSinkhornGenerator(BaseGenerator):
         counted, is_table = max(round(self.n_records_), 1), self.schema is not None
         if replace(plan, n_records=-(-counted // (4 if is_table else 1))).refusal:
             warn_of_uncounted(counted, "records, too few for it to be of use with this epsilon")
-        elif is_table and (clipped := released.clipped_columns()):
-            advice = "Compare the declaration of these columns with their values."
-            warn_user(f"nearly all records of {clipped} are at a bound, or missing. {advice}")
-        elif plan.refuse_useless(None) is None:
+            return self
+        if is_table:
+            warn_of_bounds(released.axes())
+        if plan.refuse_useless(None) is None:
             # Public facts may not have the number of records.
             warn_user(replace(plan, n_records=counted).refuse_useless(None))
         return self

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
+from skdpot._base import grid_axes, warn_of_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
@@ -209,6 +210,9 @@ class VectorReleases(SketchSeries):
                 noise_of_share = deviation / (max(size, 1.0) * self.n_pixels)
                 encoder = encoder_on_ground(encoder, shares, noise_of_share)
                 further["intensities"] = shares
+                ends = min(self.space.box[0]), max(self.space.box[1])
+                pixels = ("intensities of pixels",), ends[:1], ends[1:], noisy, deviation
+                warn_of_bounds(grid_axes(*pixels) if deviation else ())
             codes = records.codes_of_classes(encoder)
             rows = PrivateVectors(codes, release, self.noise_of_mean(size), encoder)
 
