@@ -190,30 +190,35 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
     """Warn of axes of which all that is released is, but for noise, in one place, or missing.
 
     The place is an end that is not 0, where bounds clip values, or next to 0, where values are if
-    bounds are far too wide. Columns that are always 0 are not told, nor those that are next to 0 in
-    cells wider than an eighth of the bounds, or a fifth if all axes are told. No private value is
-    read.
+    bounds are far too wide. The latter must be a 25th of the bounds or less, or if it holds of all
+    axes, an eighth of their box: columns of which nine in ten are 0 may be in wider cells. No
+    private value is read.
     """
-    found, n_axes = [], 0
+    found, n_axes, share = [], 0, 1.0
     for n_axes, (name, lows, highs, counts, deviation) in enumerate(axes, 1):
         numbers, missing = np.split(counts, [len(lows)])
-        nearest = np.where(lows * highs > 0, np.minimum(np.abs(lows), np.abs(highs)), 0.0)
-        # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
-        next_to_zero = nearest <= nearest.min() + 1e-5 * np.abs([lows, highs]).max()
-        ends = [np.arange(len(lows)) == end for end in (0, len(lows) - 1) if nearest[end] > 0]
-        for place, widest in [(next_to_zero, 0.21), *((end, 0.45) for end in ends)]:
+        reach, nearest = np.abs([lows, highs]).max(axis=0), np.abs([lows, highs]).min(axis=0)
+        nearest[lows * highs < 0] = 0.0
+        # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine. A table
+        # has a cell for 0, and what is always 0 is well declared.
+        next_to_zero = nearest <= nearest.min() + 1e-5 * reach.max()
+        places = [(next_to_zero, 14.0 if reach.min() == 0 else 38.0)]
+        ends = (np.arange(len(lows)) == end for end in (0, len(lows) - 1) if nearest[end] > 0)
+        for place, precision in [*places, *((end, 14.0) for end in ends)]:
             low, high = lows[place].min(), highs[place].max()
             width = (high - low) / (highs[-1] - lows[0])
-            seen = numbers[place & (np.abs([lows, highs]).max(axis=0) > 0)]
+            seen = numbers[place & (reach > 0)]
             is_seen = seen.sum() > 4.0 * deviation * math.sqrt(len(seen))
-            if is_seen and width < widest and holds_all(numbers[place], numbers[~place], deviation):
+            parts = numbers[place], numbers[~place], deviation
+            if is_seen and width < 0.45 and holds_all(*parts, precision):
                 declared = f"of ({lows[0]:.6g}, {highs[-1]:.6g})"
-                is_narrow = width <= 0.125 or place is not next_to_zero
+                is_narrow, share = width <= 0.04 or place is not next_to_zero, share * width
                 found.append((f"{name} between {low:.3g} and {high:.3g} {declared}", is_narrow))
                 break
-        if holds_all(missing, numbers, deviation):
+        if holds_all(missing, numbers, deviation, 38.0):
             found.append((f"{name} missing", True))
-    told = [text for text, is_narrow in found if is_narrow or len(found) == n_axes]
+    is_narrow_box = len(found) == n_axes and share <= 0.125
+    told = [text for text, is_narrow in found if is_narrow or is_narrow_box]
     if told and not useless_releases_are_allowed():
         warn_user(
             f"nearly all that the release counts is in one place: {', '.join(told)}. Please compare "
@@ -221,18 +226,24 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
         )
 
 
-def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float) -> bool:
+def holds_all(
+    inside: np.ndarray, outside: np.ndarray, deviation: float, precision: float
+) -> bool:
     """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
 
-    Noise must be small enough to see a few percent outside, all together or in adjacent cells.
+    Those inside must be more than this many deviations of the noise of those outside.
     """
     kept, noise = inside.sum(), deviation * math.sqrt(len(outside))
-    if kept <= 20.0 * noise or outside.sum() > 0.01 * kept + noise:
-        return False
-    sums = np.append(0.0, np.cumsum(outside))
+    few = kept > precision * noise and outside.sum() < 0.01 * kept + 2.0 * noise
+    return few and not are_clear(outside, deviation, 0.005 * kept)
+
+
+def are_clear(counts: np.ndarray, deviation: float, least: float = 0.0) -> bool:
+    """Tell whether adjacent counts are more than this together, and than their noise."""
+    sums = np.append(0.0, np.cumsum(counts))
     first, last = np.triu_indices(len(sums), 1)
-    clear = np.maximum(4.0 * deviation * np.sqrt(last - first), 0.005 * kept)
-    return not (sums[last] - sums[first] > clear).any()
+    noise = 3.5 * deviation * np.sqrt(last - first)
+    return bool((sums[last] - sums[first] > np.maximum(noise, least)).any())
 
 
 def grid_axes(

@@ -329,8 +329,8 @@ class GridRelease(NoisyRelease):
         The public settings of the cost.
     groups : "LabelledGroups"
         The groups, the number of records, and of parts that are added up.
-    support : ndarray of shape (n_cells, n_features)
-        Points of the grid; public.
+    box : tuple of two ndarray of shape (n_features,)
+        The declared bounds, of which `support` has the points of the grid.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
     """
@@ -339,17 +339,18 @@ class GridRelease(NoisyRelease):
         self,
         settings: CostSettings,
         groups: "LabelledGroups",
-        support: np.ndarray,
+        box: tuple[np.ndarray, np.ndarray],
         epsilon: float,
         delta: float,
     ) -> None:
-        self.settings, self.groups, self.support = settings, groups, support
+        self.settings, self.groups, self.box = settings, groups, box
+        self.support = make_grid(*box, groups, epsilon)
         self._noise = VectorRelease(
             epsilon,
             delta,
             histogram_sensitivities,
             # All counts are one vector: a record moves two of them, however many groups there are.
-            n_coordinates=len(self.groups.names) * len(support),
+            n_coordinates=len(self.groups.names) * len(self.support),
             largest=float(groups.n_records),
             # Integers on a grid of width 1: noise is rounded to integers, too.
             counts=True,
@@ -387,14 +388,10 @@ class GridRelease(NoisyRelease):
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
         warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
-        # Of the middles of even cells: an end is half a cell beyond the first and the last one.
-        first, last, d = self.support[0], self.support[-1], self.support.shape[1]
-        n_cells = round(len(self.support) ** (1 / d))
-        half = (last - first) / (2 * n_cells - 2)
-        together = noisy.sum(axis=0).reshape((n_cells,) * d)
-        noise = self._noise.standard_deviation * math.sqrt(len(noisy))
+        d, noise = self.support.shape[1], self._noise.standard_deviation * math.sqrt(len(noisy))
+        together = noisy.sum(axis=0).reshape([round(len(self.support) ** (1 / d))] * d)
         names = (f"feature {j}" for j in range(d))
-        warn_of_bounds(grid_axes(names, first - half, last + half, together, noise))
+        warn_of_bounds(grid_axes(names, *self.box, together, noise))
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

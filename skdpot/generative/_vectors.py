@@ -5,7 +5,7 @@ proofs are in :ref:`proof-sketch-releases`. All else is computed from the releas
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
-from skdpot._base import grid_axes, warn_of_bounds
+from skdpot._base import Axis, are_clear, warn_of_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
@@ -210,9 +210,6 @@ class VectorReleases(SketchSeries):
                 noise_of_share = deviation / (max(size, 1.0) * self.n_pixels)
                 encoder = encoder_on_ground(encoder, shares, noise_of_share)
                 further["intensities"] = shares
-                ends = min(self.space.box[0]), max(self.space.box[1])
-                pixels = ("intensities of pixels",), ends[:1], ends[1:], noisy, deviation
-                warn_of_bounds(grid_axes(*pixels) if deviation else ())
             codes = records.codes_of_classes(encoder)
             rows = PrivateVectors(codes, release, self.noise_of_mean(size), encoder)
 
@@ -230,6 +227,8 @@ class VectorReleases(SketchSeries):
 
             # How far are records from there? A record adds one to a bin (COUNTED, 0.3 to 1.5 %).
             norms = rows.release_norms("norms of residuals")
+            if self.budget.epsilon is not None:
+                warn_of_bounds(self._tiny_spread(encoder, means, rows, norms))
             # Before clusters are released, each class has one, around its mean.
             weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, encoder.n_codes))
             if n_clusters > 1:
@@ -255,6 +254,31 @@ class VectorReleases(SketchSeries):
         released = {"counts": counts, "weights": weights, "means": means, "centres": centres}
         released |= {"kernels": kernels, **further}
         return self._fitted(encoder, size, rows.own, released, noise)
+
+    def _tiny_spread(
+        self,
+        encoder: Encoder,
+        means: np.ndarray,
+        rows: "PrivateVectors",
+        norms: _gaussians.NormDistributions,
+    ) -> Iterator[Axis]:
+        """Yield the released distances of records from their mean if they are tiny, near 0 or ends.
+
+        Constant records elsewhere are well declared. Vectors that are 0 in nine of ten places may
+        be as near to each other as a thousandth of the bounds, and images are not.
+        """
+        low, high = self.space.box
+        places = np.stack([low, high, np.clip(0.0, low, high)])[:, None]
+        found = self.space.records(encoder.decode(means * encoder.max_norm))
+        is_there = np.abs(found - places).min(axis=0) < (high - low) / 16
+        spread, n_bins = norms.quantiles(0.9).max(), 24 if encoder.for_images else 40
+        counts, deviation = rows.released_norms
+        counts, deviation = counts.sum(axis=0), deviation * math.sqrt(len(counts))
+        is_tiny = spread < 2.0 ** (-n_bins / 4) and not are_clear(counts[-n_bins:], deviation)
+        if is_tiny and is_there.all():
+            name = "distances of records from their mean, in units of the bounds,"
+            ends = np.array([0.0, spread, 1.0])
+            yield name, ends[:-1], ends[1:], np.array([counts.sum(), 0.0]), deviation
 
     def _fitted(
         self, encoder: Encoder, size: float, own: bool, released: Arrays, noise: Arrays
@@ -323,6 +347,7 @@ class PrivateVectors(_gaussians.ClassRows):
     def release_norms(self, name: str) -> _gaussians.NormDistributions:
         """Release histograms of norms. A record adds one to a bin."""
         found = self.release(name, self.norm_counts(own=self.own_norms), COUNTED)
+        self.released_norms = found
         return _gaussians.fit_norms(*found, len(self))
 
     def release_products(
