@@ -202,9 +202,9 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
         # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine. A table
         # has a cell for 0, and what is always 0 is well declared.
         next_to_zero = nearest <= nearest.min() + 1e-5 * reach.max()
-        places = [(next_to_zero, 14.0 if reach.min() == 0 else 38.0)]
         ends = (np.arange(len(lows)) == end for end in (0, len(lows) - 1) if nearest[end] > 0)
-        for place, precision in [*places, *((end, 14.0) for end in ends)]:
+        places = [*((end, 14.0) for end in ends), (next_to_zero, 30.0 if reach.min() else 14.0)]
+        for place, precision in places:
             low, high = lows[place].min(), highs[place].max()
             width = (high - low) / (highs[-1] - lows[0])
             seen = numbers[place & (reach > 0)]
@@ -215,7 +215,7 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
                 is_narrow, share = width <= 0.04 or place is not next_to_zero, share * width
                 found.append((f"{name} between {low:.3g} and {high:.3g} {declared}", is_narrow))
                 break
-        if holds_all(missing, numbers, deviation, 38.0):
+        if holds_all(missing, numbers, deviation, 30.0):
             found.append((f"{name} missing", True))
     is_narrow_box = len(found) == n_axes and share <= 0.125
     told = [text for text, is_narrow in found if is_narrow or is_narrow_box]
@@ -226,15 +226,13 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
         )
 
 
-def holds_all(
-    inside: np.ndarray, outside: np.ndarray, deviation: float, precision: float
-) -> bool:
+def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float, precision: float) -> bool:
     """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
 
     Those inside must be more than this many deviations of the noise of those outside.
     """
     kept, noise = inside.sum(), deviation * math.sqrt(len(outside))
-    few = kept > precision * noise and outside.sum() < 0.01 * kept + 2.0 * noise
+    few = kept > precision * noise and outside.sum() < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
     return few and not are_clear(outside, deviation, 0.005 * kept)
 
 
@@ -242,7 +240,7 @@ def are_clear(counts: np.ndarray, deviation: float, least: float = 0.0) -> bool:
     """Tell whether adjacent counts are more than this together, and than their noise."""
     sums = np.append(0.0, np.cumsum(counts))
     first, last = np.triu_indices(len(sums), 1)
-    noise = 3.5 * deviation * np.sqrt(last - first)
+    noise = 4.0 * deviation * np.sqrt(last - first)
     return bool((sums[last] - sums[first] > np.maximum(noise, least)).any())
 
 

@@ -593,7 +593,9 @@ def map_of_counts(
     warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
     of_groups = counts.sum(axis=0), release.standard_deviation * math.sqrt(len(sizes))
-    axes = zip(ranked, grid_axes([repr(c.name) for c in ranked], low, high, *of_groups), strict=True)
+    axes = zip(
+        ranked, grid_axes([repr(c.name) for c in ranked], low, high, *of_groups), strict=True
+    )
     warn_of_bounds(axis for c, axis in axes if c.kind == NUMERIC and c.n_known > 8)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2

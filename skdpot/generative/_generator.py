@@ -13,13 +13,7 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import (
-    PrivateEstimator,
-    make_bar,
-    warn_of_bounds,
-    warn_of_uncounted,
-    warn_user,
-)
+from skdpot._base import PrivateEstimator, make_bar, warn_of_bounds, warn_of_uncounted, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -497,8 +491,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
         That is a function of the release: it counts no row whose values are not declared, and noise
         makes some of none. Of 60 such releases of tables of two columns 11 counted more than four
-        times a useless number, and are not told. Of 60 fits of tables, some of whose columns are at
-        a bound or missing in 90 % of rows, none is told of these. What "auto" finds is declared.
+        times a useless number, and are not told. What "auto" finds is declared.
         """
         super()._replace_fit(plan, released)
         told = plan.event is None or (plan.n_records and plan.useless) or is_auto(self)
