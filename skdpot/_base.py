@@ -194,45 +194,44 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
     axes, an eighth of their box: columns of which nine in ten are 0 may be in wider cells. No
     private value is read.
     """
-    found, n_axes, share = [], 0, 1.0
-    for n_axes, (name, lows, highs, counts, deviation) in enumerate(axes, 1):
+    axes, found, share = list(axes), [], 1.0
+    for name, lows, highs, counts, deviation in axes:
         numbers, missing = np.split(counts, [len(lows)])
         reach, nearest = np.abs([lows, highs]).max(axis=0), np.abs([lows, highs]).min(axis=0)
         nearest[lows * highs < 0] = 0.0
-        # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine. A table
-        # has a cell for 0, and what is always 0 is well declared.
+        # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
         next_to_zero = nearest <= nearest.min() + 1e-5 * reach.max()
-        ends = (np.arange(len(lows)) == end for end in (0, len(lows) - 1) if nearest[end] > 0)
-        places = [*((end, 14.0) for end in ends), (next_to_zero, 30.0 if reach.min() else 14.0)]
-        for place, precision in places:
-            low, high = lows[place].min(), highs[place].max()
+        first, last = np.arange(len(lows)) == 0, np.arange(len(lows)) == len(lows) - 1
+        for place in (first, last, next_to_zero):
+            low, high, is_end = lows[place].min(), highs[place].max(), nearest[place].min() > 0
             width = (high - low) / (highs[-1] - lows[0])
-            seen = numbers[place & (reach > 0)]
-            is_seen = seen.sum() > 4.0 * deviation * math.sqrt(len(seen))
-            parts = numbers[place], numbers[~place], deviation
-            if is_seen and width < 0.45 and holds_all(*parts, precision):
+            # A table has a cell for 0 alone: what is always 0 is well declared.
+            seen = numbers[place & (reach > 0)].sum() > 4.0 * deviation * math.sqrt(place.sum())
+            parts, times = (numbers[place], numbers[~place]), 30.0 if reach.min() else 14.0
+            if width < 0.45 and seen and holds_all(*parts, deviation, 14.0 if is_end else times):
                 declared = f"of ({lows[0]:.6g}, {highs[-1]:.6g})"
-                is_narrow, share = width <= 0.04 or place is not next_to_zero, share * width
-                found.append((f"{name} between {low:.3g} and {high:.3g} {declared}", is_narrow))
+                text = f"{name} between {low:.3g} and {high:.3g} {declared}"
+                found.append((text, is_end or width <= 0.04))
+                share *= width
                 break
         if holds_all(missing, numbers, deviation, 30.0):
             found.append((f"{name} missing", True))
-    is_narrow_box = len(found) == n_axes and share <= 0.125
-    told = [text for text, is_narrow in found if is_narrow or is_narrow_box]
+    is_box = len(found) == len(axes) and share <= 0.125
+    told = ", ".join(text for text, is_told in found if is_told or is_box)
     if told and not useless_releases_are_allowed():
         warn_user(
-            f"nearly all that the release counts is in one place: {', '.join(told)}. Please compare "
-            "bounds with the unit of the values, and declare others that are known publicly."
+            f"nearly all that the release counts is in one place: {told}. Please compare bounds "
+            "with the unit of the values, and declare others that are known publicly."
         )
 
 
-def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float, precision: float) -> bool:
+def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float, times: float) -> bool:
     """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
 
-    Those inside must be more than this many deviations of the noise of those outside.
+    Counts inside must be more than this many times the noise of those outside.
     """
     kept, noise = inside.sum(), deviation * math.sqrt(len(outside))
-    few = kept > precision * noise and outside.sum() < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
+    few = kept > times * noise and outside.sum() < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
     return few and not are_clear(outside, deviation, 0.005 * kept)
 
 
@@ -247,13 +246,12 @@ def are_clear(counts: np.ndarray, deviation: float, least: float = 0.0) -> bool:
 def grid_axes(
     names: Iterable[str], low: Any, high: Any, counts: np.ndarray, deviation: float
 ) -> Iterator[Axis]:
-    """Yield the axes of noisy counts on a grid of even cells between `low` and `high`."""
+    """Yield the axes of noisy counts of groups on a grid of even cells between two corners."""
     for axis, name in enumerate(names):
-        n_cells = counts.shape[axis]
-        edges = np.linspace(low[axis], high[axis], n_cells + 1)
-        along = np.moveaxis(counts, axis, 0).reshape(n_cells, -1).sum(axis=1)
-        noise = deviation * math.sqrt(counts.size / n_cells)
-        yield name, edges[:-1], edges[1:], along, noise
+        along = np.moveaxis(counts, axis + 1, 0).reshape(counts.shape[axis + 1], -1)
+        edges = np.linspace(low[axis], high[axis], len(along) + 1)
+        noise = deviation * math.sqrt(along.shape[1])
+        yield name, edges[:-1], edges[1:], along.sum(axis=1), noise
 
 
 # What was told within folds, and where.

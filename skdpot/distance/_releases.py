@@ -388,10 +388,10 @@ class GridRelease(NoisyRelease):
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
         warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
-        d, noise = self.support.shape[1], self._noise.standard_deviation * math.sqrt(len(noisy))
-        together = noisy.sum(axis=0).reshape([round(len(self.support) ** (1 / d))] * d)
+        d = self.support.shape[1]
+        grid = noisy.reshape(len(noisy), *[round(len(self.support) ** (1 / d))] * d)
         names = (f"feature {j}" for j in range(d))
-        warn_of_bounds(grid_axes(names, *self.box, together, noise))
+        warn_of_bounds(grid_axes(names, *self.box, grid, self._noise.standard_deviation))
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

@@ -54,8 +54,6 @@ from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, s
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
 from skdpot.tables import (
-    NUMERIC,
-    Column,
     Table,
     as_numbers,
     check_bounds,
@@ -362,8 +360,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # No private value is read from here.
         warn_of_few(noisy, release.standard_deviation, rows.n_records)
         if self.bounds is not None:
-            of_groups = noisy.sum(axis=0), release.standard_deviation * math.sqrt(len(noisy))
-            warn_of_bounds(grid_axes(["predictions"], edges[:1], edges[-1:], *of_groups))
+            ends = edges[:1], edges[-1:]
+            warn_of_bounds(grid_axes(["predictions"], *ends, noisy, release.standard_deviation))
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.

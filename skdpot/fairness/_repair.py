@@ -47,7 +47,7 @@ from skdpot.fairness._supports import (
     row_keys,
     uniforms,
 )
-from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, useless_releases_are_allowed
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
@@ -592,10 +592,8 @@ def map_of_counts(
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    of_groups = counts.sum(axis=0), release.standard_deviation * math.sqrt(len(sizes))
-    axes = zip(
-        ranked, grid_axes([repr(c.name) for c in ranked], low, high, *of_groups), strict=True
-    )
+    names = [repr(column.name) for column in ranked]
+    axes = zip(ranked, grid_axes(names, low, high, counts, release.standard_deviation), strict=True)
     warn_of_bounds(axis for c, axis in axes if c.kind == NUMERIC and c.n_known > 8)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2

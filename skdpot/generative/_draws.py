@@ -380,23 +380,16 @@ class ReleasedTable:
         """
         schema, n_cells = self.space.schema, self.statistics["n_cells"]
         noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
-        parts = self.model["starts"], self.model["stops"], self.statistics["counts"].sum(axis=1)
+        parts = self.model["starts"], self.statistics["counts"].sum(axis=1)
         split = (np.split(part, np.cumsum(n_cells)[:-1]) for part in parts)
-        for j, starts, stops, counts in zip(schema.features, *split, strict=True):
+        for j, starts, counts in zip(schema.features, *split, strict=True):
             column, n_known = schema.columns[j], len(counts) - schema.columns[j].missing
-            lows, highs, firsts = np.zeros(1), np.zeros(1), np.arange(n_known)
-            if column.kind != NUMERIC or column.n_known <= 8:
-                firsts = firsts[:1]
-            else:
-                zeros, last = np.zeros(n_known), column.n_known - 1
-                lows = column.numbers(starts[:n_known], zeros)
-                stops = np.minimum(stops[:n_known] - column.integer, last)
-                highs = column.numbers(stops, zeros)
-                # Bounds have cells of their own.
-                highs[0] = lows[0]
-                if column.scale == LOG:
-                    firsts = firsts[[0, 1, -1]]
-                    lows, highs = lows[firsts], highs[[0, -2, -1]]
+            firsts, lows = np.zeros(1, dtype=np.intp), np.zeros(1)
+            if column.kind == NUMERIC and column.n_known > 8:
+                firsts = np.arange(n_known)
+                firsts = firsts[[0, 1, -1]] if column.scale == LOG else firsts
+                lows = column.numbers(starts[firsts], np.zeros(len(firsts)))
+            highs = np.append(lows[1:] - column.integer, column.high)
             merged = np.add.reduceat(counts, [*firsts, *[n_known] * column.missing])
             widest = np.diff(firsts, append=n_known).max()
             yield repr(column.name), lows, highs, merged, noise * math.sqrt(widest)

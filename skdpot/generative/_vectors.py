@@ -228,7 +228,7 @@ class VectorReleases(SketchSeries):
             # How far are records from there? A record adds one to a bin (COUNTED, 0.3 to 1.5 %).
             norms = rows.release_norms("norms of residuals")
             if self.budget.epsilon is not None:
-                warn_of_bounds(self._tiny_spread(encoder, means, rows, norms))
+                warn_of_bounds(self._tiny_spread(means, rows, norms))
             # Before clusters are released, each class has one, around its mean.
             weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, encoder.n_codes))
             if n_clusters > 1:
@@ -256,29 +256,22 @@ class VectorReleases(SketchSeries):
         return self._fitted(encoder, size, rows.own, released, noise)
 
     def _tiny_spread(
-        self,
-        encoder: Encoder,
-        means: np.ndarray,
-        rows: "PrivateVectors",
-        norms: _gaussians.NormDistributions,
+        self, means: np.ndarray, rows: "PrivateVectors", norms: _gaussians.NormDistributions
     ) -> Iterator[Axis]:
-        """Yield the released distances of records from their mean if they are tiny, near 0 or ends.
+        """Yield the released distances of records from their mean, if these are tiny, and near 0.
 
         Constant records elsewhere are well declared. Vectors that are 0 in nine of ten places may
         be as near to each other as a thousandth of the bounds, and images are not.
         """
-        low, high = self.space.box
-        places = np.stack([low, high, np.clip(0.0, low, high)])[:, None]
-        found = self.space.records(encoder.decode(means * encoder.max_norm))
-        is_there = np.abs(found - places).min(axis=0) < (high - low) / 16
-        spread, n_bins = norms.quantiles(0.9).max(), 24 if encoder.for_images else 40
+        records = self.space.records(rows.encoder.decode(means * rows.encoder.max_norm))
+        near_zero = (np.abs(records) < np.abs(self.space.box).max(axis=0) / 8).all()
+        spread, n_bins = norms.quantiles(0.9).max(), 24 if rows.encoder.for_images else 40
         counts, deviation = rows.released_norms
-        counts, deviation = counts.sum(axis=0), deviation * math.sqrt(len(counts))
-        is_tiny = spread < 2.0 ** (-n_bins / 4) and not are_clear(counts[-n_bins:], deviation)
-        if is_tiny and is_there.all():
+        noise, above = deviation * math.sqrt(len(counts)), counts.sum(axis=0)[-n_bins:]
+        if near_zero and spread < 2.0 ** (-n_bins / 4) and not are_clear(above, noise):
             name = "distances of records from their mean, in units of the bounds,"
             ends = np.array([0.0, spread, 1.0])
-            yield name, ends[:-1], ends[1:], np.array([counts.sum(), 0.0]), deviation
+            yield name, ends[:-1], ends[1:], np.array([counts.sum(), 0.0]), noise
 
     def _fitted(
         self, encoder: Encoder, size: float, own: bool, released: Arrays, noise: Arrays
