@@ -201,17 +201,20 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
         nearest[lows * highs < 0] = 0.0
         # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
         next_to_zero = nearest <= nearest.min() + 1e-5 * reach.max()
-        first, last = np.arange(len(lows)) == 0, np.arange(len(lows)) == len(lows) - 1
-        for place in (first, last, next_to_zero):
+        cells = np.arange(len(lows))
+        for place in (cells == 0, cells == cells[-1], next_to_zero):
             low, high, is_end = lows[place].min(), highs[place].max(), nearest[place].min() > 0
             width = (high - low) / (highs[-1] - lows[0])
             # A table has a cell for 0 alone: what is always 0 is well declared.
             seen = numbers[place & (reach > 0)].sum() > 4.0 * deviation * math.sqrt(place.sum())
-            parts, times = (numbers[place], numbers[~place]), 30.0 if reach.min() else 14.0
-            if width < 0.45 and seen and holds_all(*parts, deviation, 14.0 if is_end else times):
-                declared = f"of ({lows[0]:.6g}, {highs[-1]:.6g})"
-                text = f"{name} between {low:.3g} and {high:.3g} {declared}"
-                found.append((text, is_end or width <= 0.04))
+            times = 14.0 if is_end or not reach.min() else 30.0
+            if (
+                width < 0.45
+                and seen
+                and holds_all(numbers[place], numbers[~place], deviation, times)
+            ):
+                declared = f"{low:.3g} and {high:.3g} of ({lows[0]:.6g}, {highs[-1]:.6g})"
+                found.append((f"{name} between {declared}", is_end or width <= 0.04))
                 share *= width
                 break
         if holds_all(missing, numbers, deviation, 30.0):
@@ -228,30 +231,22 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
 def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float, times: float) -> bool:
     """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
 
-    Counts inside must be more than this many times the noise of those outside.
+    Counts inside must be more than this many times the noise of those outside, and no adjacent ones
+    of these are clear of noise.
     """
-    kept, noise = inside.sum(), deviation * math.sqrt(len(outside))
-    few = kept > times * noise and outside.sum() < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
-    return few and not are_clear(outside, deviation, 0.005 * kept)
-
-
-def are_clear(counts: np.ndarray, deviation: float, least: float = 0.0) -> bool:
-    """Tell whether adjacent counts are more than this together, and than their noise."""
-    sums = np.append(0.0, np.cumsum(counts))
+    kept, noise, sums = inside.sum(), deviation * math.sqrt(len(outside)), np.cumsum([0, *outside])
     first, last = np.triu_indices(len(sums), 1)
-    noise = 4.0 * deviation * np.sqrt(last - first)
-    return bool((sums[last] - sums[first] > np.maximum(noise, least)).any())
+    clear = np.maximum(4.0 * deviation * np.sqrt(last - first), 0.005 * kept)
+    few = sums[-1] < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
+    return kept > times * noise and few and not (sums[last] - sums[first] > clear).any()
 
 
-def grid_axes(
-    names: Iterable[str], low: Any, high: Any, counts: np.ndarray, deviation: float
-) -> Iterator[Axis]:
+def grid_axes(names: Iterable[str], box: Any, counts: np.ndarray, noise: float) -> Iterator[Axis]:
     """Yield the axes of noisy counts of groups on a grid of even cells between two corners."""
-    for axis, name in enumerate(names):
+    for axis, (name, low, high) in enumerate(zip(names, *box, strict=True)):
         along = np.moveaxis(counts, axis + 1, 0).reshape(counts.shape[axis + 1], -1)
-        edges = np.linspace(low[axis], high[axis], len(along) + 1)
-        noise = deviation * math.sqrt(along.shape[1])
-        yield name, edges[:-1], edges[1:], along.sum(axis=1), noise
+        edges = np.linspace(low, high, len(along) + 1)
+        yield name, edges[:-1], edges[1:], along.sum(axis=1), noise * math.sqrt(along.shape[1])
 
 
 # What was told within folds, and where.

@@ -391,7 +391,7 @@ class GridRelease(NoisyRelease):
         d = self.support.shape[1]
         grid = noisy.reshape(len(noisy), *[round(len(self.support) ** (1 / d))] * d)
         names = (f"feature {j}" for j in range(d))
-        warn_of_bounds(grid_axes(names, *self.box, grid, self._noise.standard_deviation))
+        warn_of_bounds(grid_axes(names, self.box, grid, self._noise.standard_deviation))
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

@@ -360,8 +360,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # No private value is read from here.
         warn_of_few(noisy, release.standard_deviation, rows.n_records)
         if self.bounds is not None:
-            ends = edges[:1], edges[-1:]
-            warn_of_bounds(grid_axes(["predictions"], *ends, noisy, release.standard_deviation))
+            box = edges[:1], edges[-1:]
+            warn_of_bounds(grid_axes(["predictions"], box, noisy, release.standard_deviation))
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.

@@ -592,8 +592,8 @@ def map_of_counts(
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    names = [repr(column.name) for column in ranked]
-    axes = zip(ranked, grid_axes(names, low, high, counts, release.standard_deviation), strict=True)
+    names, noise = [repr(column.name) for column in ranked], release.standard_deviation
+    axes = zip(ranked, grid_axes(names, (low, high), counts, noise), strict=True)
     warn_of_bounds(axis for c, axis in axes if c.kind == NUMERIC and c.n_known > 8)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2

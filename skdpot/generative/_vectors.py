@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
-from skdpot._base import Axis, are_clear, warn_of_bounds
+from skdpot._base import Axis, warn_of_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
@@ -267,11 +267,15 @@ class VectorReleases(SketchSeries):
         near_zero = (np.abs(records) < np.abs(self.space.box).max(axis=0) / 8).all()
         spread, n_bins = norms.quantiles(0.9).max(), 24 if rows.encoder.for_images else 40
         counts, deviation = rows.released_norms
-        noise, above = deviation * math.sqrt(len(counts)), counts.sum(axis=0)[-n_bins:]
-        if near_zero and spread < 2.0 ** (-n_bins / 4) and not are_clear(above, noise):
-            name = "distances of records from their mean, in units of the bounds,"
-            ends = np.array([0.0, spread, 1.0])
-            yield name, ends[:-1], ends[1:], np.array([counts.sum(), 0.0]), noise
+        # A fit to few counts may be wrong.
+        is_tiny = spread < 2.0 ** (-n_bins / 4) and counts[:, :-n_bins].sum() > counts.sum() / 2
+        if near_zero and is_tiny:
+            name, ends = (
+                "distances of records from their mean, by bounds,",
+                np.array([0, spread, 1]),
+            )
+            total = np.array([counts.sum(), 0.0])
+            yield name, ends[:-1], ends[1:], total, deviation * math.sqrt(len(counts))
 
     def _fitted(
         self, encoder: Encoder, size: float, own: bool, released: Arrays, noise: Arrays
