@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -181,18 +181,15 @@ def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) ->
         warn_of_uncounted(counted, f"of {n_records:,} records")
 
 
-# A column or another axis: its name, the least and the largest number of each cell, noisy counts of
-# the cells, and of missing values after them, and the standard deviation of the noise of each.
-Axis = tuple[str, np.ndarray, np.ndarray, np.ndarray, float]
-
-
-def warn_of_bounds(axes: Iterable[Axis]) -> None:
+def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray, float]]) -> None:
     """Warn of axes of which all that is released is, but for noise, in one place, or missing.
 
-    The place is an end that is not 0, where bounds clip values, or next to 0, where values are if
-    bounds are far too wide. The latter must be a 25th of the bounds or less, or if it holds of all
-    axes, an eighth of their box: columns of which nine in ten are 0 may be in wider cells. No
-    private value is read.
+    An axis has its name, the least and the largest number of each cell, noisy counts of the cells,
+    and of missing values after them, and the standard deviation of the noise of each. The place is
+    an end that is not 0, where bounds clip values, or next to 0, where values are if bounds are far
+    too wide. The latter must be a 25th of the bounds or less, or if it holds of all axes, an eighth
+    of their box: columns of which nine in ten are 0 may be in wider cells. No private value is
+    read.
     """
     axes, found, share = list(axes), [], 1.0
     for name, lows, highs, counts, deviation in axes:
@@ -208,11 +205,8 @@ def warn_of_bounds(axes: Iterable[Axis]) -> None:
             # A table has a cell for 0 alone: what is always 0 is well declared.
             seen = numbers[place & (reach > 0)].sum() > 4.0 * deviation * math.sqrt(place.sum())
             times = 14.0 if is_end or not reach.min() else 30.0
-            if (
-                width < 0.45
-                and seen
-                and holds_all(numbers[place], numbers[~place], deviation, times)
-            ):
+            is_all = holds_all(numbers[place], numbers[~place], deviation, times)
+            if is_all and seen and width < 0.45:
                 declared = f"{low:.3g} and {high:.3g} of ({lows[0]:.6g}, {highs[-1]:.6g})"
                 found.append((f"{name} between {declared}", is_end or width <= 0.04))
                 share *= width
@@ -241,12 +235,17 @@ def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float, times: 
     return kept > times * noise and few and not (sums[last] - sums[first] > clear).any()
 
 
-def grid_axes(names: Iterable[str], box: Any, counts: np.ndarray, noise: float) -> Iterator[Axis]:
-    """Yield the axes of noisy counts of groups on a grid of even cells between two corners."""
+def warn_of_grid(names: Sequence[str | None], box: Any, counts: np.ndarray, noise: float) -> None:
+    """Warn as `warn_of_bounds` of noisy counts of groups, on a grid of even cells in a box.
+
+    Axes without a name are left out.
+    """
+    axes: list[Any] = []
     for axis, (name, low, high) in enumerate(zip(names, *box, strict=True)):
         along = np.moveaxis(counts, axis + 1, 0).reshape(counts.shape[axis + 1], -1)
-        edges = np.linspace(low, high, len(along) + 1)
-        yield name, edges[:-1], edges[1:], along.sum(axis=1), noise * math.sqrt(along.shape[1])
+        edges, deviation = np.linspace(low, high, len(along) + 1), noise * math.sqrt(along.shape[1])
+        axes += [(name, edges[:-1], edges[1:], along.sum(axis=1), deviation)] if name else []
+    warn_of_bounds(axes)
 
 
 # What was told within folds, and where.

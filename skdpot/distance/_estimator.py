@@ -634,8 +634,7 @@ class PrivateSinkhornDistance(BaseTransportDistance):
                 "no grid. Use mechanism='output'; or DPSinkhornGenerator(schema=...), which makes "
                 "records like those of a table."
             )
-        box = space.low, space.high
-        on_grid = GridRelease(settings, groups, box, self.epsilon, self.delta)
+        on_grid = GridRelease(settings, groups, (space.low, space.high), self.epsilon, self.delta)
         settings.check_tolerance(1e-3 * settings.cost_range, 2 * on_grid.support.shape[:1])
         return on_grid
 

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot._base import grid_axes, make_bar, warn_of_bounds, warn_of_few
+from skdpot._base import make_bar, warn_of_few, warn_of_grid
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.checks import check_memory
@@ -388,10 +388,10 @@ class GridRelease(NoisyRelease):
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
         warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
-        d = self.support.shape[1]
-        grid = noisy.reshape(len(noisy), *[round(len(self.support) ** (1 / d))] * d)
-        names = (f"feature {j}" for j in range(d))
-        warn_of_bounds(grid_axes(names, self.box, grid, self._noise.standard_deviation))
+        names = [f"feature {j}" for j in range(self.support.shape[1])]
+        n_cells = round(len(self.support) ** (1 / len(names)))
+        grid = noisy.reshape(len(noisy), *[n_cells] * len(names))
+        warn_of_grid(names, self.box, grid, self._noise.standard_deviation)
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

@@ -29,7 +29,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, grid_axes, warn_of_bounds, warn_of_few, warn_user
+from skdpot._base import PrivateEstimator, warn_of_few, warn_of_grid, warn_user
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
@@ -361,7 +361,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         warn_of_few(noisy, release.standard_deviation, rows.n_records)
         if self.bounds is not None:
             box = edges[:1], edges[-1:]
-            warn_of_bounds(grid_axes(["predictions"], box, noisy, release.standard_deviation))
+            warn_of_grid(["predictions"], box, noisy, release.standard_deviation)
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.

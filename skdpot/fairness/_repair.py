@@ -13,11 +13,10 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skdpot._base import (
-    grid_axes,
     make_bar,
     refuse_bounds_in_other_order,
-    warn_of_bounds,
     warn_of_few,
+    warn_of_grid,
     warn_user,
 )
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
@@ -592,9 +591,9 @@ def map_of_counts(
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    names, noise = [repr(column.name) for column in ranked], release.standard_deviation
-    axes = zip(ranked, grid_axes(names, (low, high), counts, noise), strict=True)
-    warn_of_bounds(axis for c, axis in axes if c.kind == NUMERIC and c.n_known > 8)
+    many = [column.kind == NUMERIC and column.n_known > 8 for column in ranked]
+    names = [repr(column.name) if told else None for column, told in zip(ranked, many, strict=True)]
+    warn_of_grid(names, (low, high), counts, release.standard_deviation)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -630,7 +629,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     A map is tried on rows drawn from the release, and another one if what that shows is not clear.
     """
     rng = check_random_state(fair.random_state)
-    warn_of_bounds(released.axes())
+    released.warn_of_bounds()
     found = map_of_sketch(fair, release, rows, released, rng)
     transport = found.transport
     assert isinstance(transport, ConditionalMap)

@@ -6,14 +6,14 @@ parents; conditions on them choose among candidates by their weights.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
 
-from skdpot._base import Axis
+from skdpot._base import warn_of_bounds
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
@@ -372,13 +372,13 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
-    def axes(self) -> Iterator[Axis]:
-        """Yield the released counts of every column but the target, for `warn_of_bounds`.
+    def warn_of_bounds(self) -> None:
+        """Warn of columns of which all that was released is in one place, or missing.
 
-        Of columns that are no numbers, or few, it is of interest whether all are missing; and of a
-        logarithmic scale, on which bounds may be wide, also whether all are at an end.
+        Of columns that are no numbers, or few, only the latter is of interest; and of a logarithmic
+        scale, on which bounds may be wide, whether all are at an end.
         """
-        schema, n_cells = self.space.schema, self.statistics["n_cells"]
+        schema, n_cells, axes = self.space.schema, self.statistics["n_cells"], []
         noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
         parts = self.model["starts"], self.statistics["counts"].sum(axis=1)
         split = (np.split(part, np.cumsum(n_cells)[:-1]) for part in parts)
@@ -392,7 +392,8 @@ class ReleasedTable:
             highs = np.append(lows[1:] - column.integer, column.high)
             merged = np.add.reduceat(counts, [*firsts, *[n_known] * column.missing])
             widest = np.diff(firsts, append=n_known).max()
-            yield repr(column.name), lows, highs, merged, noise * math.sqrt(widest)
+            axes.append((repr(column.name), lows, highs, merged, noise * math.sqrt(widest)))
+        warn_of_bounds(axes)
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, make_bar, warn_of_bounds, warn_of_uncounted, warn_user
+from skdpot._base import PrivateEstimator, make_bar, warn_of_uncounted, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -502,7 +502,7 @@ class DPSinkhornGenerator(BaseGenerator):
             warn_of_uncounted(counted, "records, too few for it to be of use with this epsilon")
             return self
         if is_table:
-            warn_of_bounds(released.axes())
+            released.warn_of_bounds()
         if plan.refuse_useless(None) is None:
             # Public facts may not have the number of records.
             warn_user(replace(plan, n_records=counted).refuse_useless(None))

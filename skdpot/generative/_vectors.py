@@ -5,7 +5,7 @@ proofs are in :ref:`proof-sketch-releases`. All else is computed from the releas
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
-from skdpot._base import Axis, warn_of_bounds
+from skdpot._base import warn_of_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
@@ -227,8 +227,7 @@ class VectorReleases(SketchSeries):
 
             # How far are records from there? A record adds one to a bin (COUNTED, 0.3 to 1.5 %).
             norms = rows.release_norms("norms of residuals")
-            if self.budget.epsilon is not None:
-                warn_of_bounds(self._tiny_spread(means, rows, norms))
+            self._warn_of_spread(means, rows, norms)
             # Before clusters are released, each class has one, around its mean.
             weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, encoder.n_codes))
             if n_clusters > 1:
@@ -255,10 +254,10 @@ class VectorReleases(SketchSeries):
         released |= {"kernels": kernels, **further}
         return self._fitted(encoder, size, rows.own, released, noise)
 
-    def _tiny_spread(
+    def _warn_of_spread(
         self, means: np.ndarray, rows: "PrivateVectors", norms: _gaussians.NormDistributions
-    ) -> Iterator[Axis]:
-        """Yield the released distances of records from their mean, if these are tiny, and near 0.
+    ) -> None:
+        """Warn if released distances of records from their mean are tiny, and all are near 0.
 
         Constant records elsewhere are well declared. Vectors that are 0 in nine of ten places may
         be as near to each other as a thousandth of the bounds, and images are not.
@@ -269,13 +268,11 @@ class VectorReleases(SketchSeries):
         counts, deviation = rows.released_norms
         # A fit to few counts may be wrong.
         is_tiny = spread < 2.0 ** (-n_bins / 4) and counts[:, :-n_bins].sum() > counts.sum() / 2
-        if near_zero and is_tiny:
-            name, ends = (
-                "distances of records from their mean, by bounds,",
-                np.array([0, spread, 1]),
-            )
-            total = np.array([counts.sum(), 0.0])
-            yield name, ends[:-1], ends[1:], total, deviation * math.sqrt(len(counts))
+        if self.budget.epsilon is not None and near_zero and is_tiny:
+            ends, total = np.array([0, spread, 1]), np.array([counts.sum(), 0.0])
+            deviation *= math.sqrt(len(counts))
+            name = "distances of records from their mean, by bounds,"
+            warn_of_bounds([(name, ends[:-1], ends[1:], total, deviation)])
 
     def _fitted(
         self, encoder: Encoder, size: float, own: bool, released: Arrays, noise: Arrays
