@@ -191,30 +191,27 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
     of their box: columns of which nine in ten are 0 may be in wider cells. No private value is
     read.
     """
-    axes, found, share = list(axes), [], 1.0
+    axes, found = list(axes), []
     for name, lows, highs, counts, deviation in axes:
         numbers, missing = np.split(counts, [len(lows)])
-        reach, nearest = np.abs([lows, highs]).max(axis=0), np.abs([lows, highs]).min(axis=0)
+        if holds_all(missing, numbers, deviation):
+            found.append((f"{name} missing", True, 1.0))
+            continue
+        # Many columns are 0 in most records, and tables have a cell for them.
+        numbers = np.where((lows == 0) & (highs == 0), 0.0, numbers)
+        nearest, largest = np.abs([lows, highs]).min(axis=0), np.abs([lows, highs]).max()
         nearest[lows * highs < 0] = 0.0
         # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
-        next_to_zero = nearest <= nearest.min() + 1e-5 * reach.max()
-        cells = np.arange(len(lows))
-        for place in (cells == 0, cells == cells[-1], next_to_zero):
+        next_to_zero = nearest <= nearest.min() + 1e-5 * largest
+        for place in (highs == highs[0], lows == lows[-1], next_to_zero):
             low, high, is_end = lows[place].min(), highs[place].max(), nearest[place].min() > 0
             width = (high - low) / (highs[-1] - lows[0])
-            # A table has a cell for 0 alone: what is always 0 is well declared.
-            seen = numbers[place & (reach > 0)].sum() > 4.0 * deviation * math.sqrt(place.sum())
-            times = 14.0 if is_end or not reach.min() else 30.0
-            is_all = holds_all(numbers[place], numbers[~place], deviation, times)
-            if is_all and seen and width < 0.45:
+            if width < 0.45 and holds_all(numbers[place], numbers[~place], deviation):
                 declared = f"{low:.3g} and {high:.3g} of ({lows[0]:.6g}, {highs[-1]:.6g})"
-                found.append((f"{name} between {declared}", is_end or width <= 0.04))
-                share *= width
+                found.append((f"{name} between {declared}", is_end or width <= 0.04, width))
                 break
-        if holds_all(missing, numbers, deviation, 30.0):
-            found.append((f"{name} missing", True))
-    is_box = len(found) == len(axes) and share <= 0.125
-    told = ", ".join(text for text, is_told in found if is_told or is_box)
+    is_box = len(found) == len(axes) and math.prod(width for *_, width in found) <= 0.125
+    told = ", ".join(text for text, is_told, _ in found if is_told or is_box)
     if told and not useless_releases_are_allowed():
         warn_user(
             f"nearly all that the release counts is in one place: {told}. Please compare bounds "
@@ -222,17 +219,17 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
         )
 
 
-def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float, times: float) -> bool:
+def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float) -> bool:
     """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
 
-    Counts inside must be more than this many times the noise of those outside, and no adjacent ones
-    of these are clear of noise.
+    Counts inside must be many times the noise of those outside, and no adjacent ones of these are
+    clear of noise.
     """
     kept, noise, sums = inside.sum(), deviation * math.sqrt(len(outside)), np.cumsum([0, *outside])
     first, last = np.triu_indices(len(sums), 1)
     clear = np.maximum(4.0 * deviation * np.sqrt(last - first), 0.005 * kept)
     few = sums[-1] < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
-    return kept > times * noise and few and not (sums[last] - sums[first] > clear).any()
+    return kept > 14.0 * noise and few and not (sums[last] - sums[first] > clear).any()
 
 
 def warn_of_grid(names: Sequence[str | None], box: Any, counts: np.ndarray, noise: float) -> None:

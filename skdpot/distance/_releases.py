@@ -388,10 +388,9 @@ class GridRelease(NoisyRelease):
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
         warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
-        names = [f"feature {j}" for j in range(self.support.shape[1])]
-        n_cells = round(len(self.support) ** (1 / len(names)))
-        grid = noisy.reshape(len(noisy), *[n_cells] * len(names))
-        warn_of_grid(names, self.box, grid, self._noise.standard_deviation)
+        names = [f"feature {j}" for j in range(len(self.box[0]))]
+        shape = [len(noisy)] + [round(len(self.support) ** (1 / len(names)))] * len(names)
+        warn_of_grid(names, self.box, noisy.reshape(shape), self._noise.standard_deviation)
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

@@ -391,8 +391,8 @@ class ReleasedTable:
                 lows = column.numbers(starts[firsts], np.zeros(len(firsts)))
             highs = np.append(lows[1:] - column.integer, column.high)
             merged = np.add.reduceat(counts, [*firsts, *[n_known] * column.missing])
-            widest = np.diff(firsts, append=n_known).max()
-            axes.append((repr(column.name), lows, highs, merged, noise * math.sqrt(widest)))
+            deviation = noise * math.sqrt(np.diff(firsts, append=n_known).max())
+            axes.append((repr(column.name), lows, highs, merged, deviation))
         warn_of_bounds(axes)
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
