@@ -376,23 +376,23 @@ class ReleasedTable:
         """Warn of columns of which all that was released is in one place, or missing.
 
         Of columns that are no numbers, or few, only the latter is of interest; and of a logarithmic
-        scale, on which bounds may be wide, whether all are at an end.
+        scale, on which bounds may be wide, whether all are at an end. The model shows it better
+        than the counts: in 12 columns of 2,000 equal records, with epsilon 1 or 3, it had up to 70
+        in other cells, and the counts up to 97 more or less.
         """
-        schema, n_cells, axes = self.space.schema, self.statistics["n_cells"], []
-        noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
-        parts = self.model["starts"], self.statistics["counts"].sum(axis=1)
-        split = (np.split(part, np.cumsum(n_cells)[:-1]) for part in parts)
-        for j, starts, counts in zip(schema.features, *split, strict=True):
-            column, n_known = schema.columns[j], len(counts) - schema.columns[j].missing
+        schema, axes = self.space.schema, []
+        noise = 0.75 * self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
+        for j, (starts, _, shares, _) in zip(schema.features, self.merged_cells(0.0), strict=True):
+            column, n_known = schema.columns[j], len(shares) - schema.columns[j].missing
             firsts, lows = np.zeros(1, dtype=np.intp), np.zeros(1)
             if column.kind == NUMERIC and column.n_known > 8:
                 firsts = np.arange(n_known)
                 firsts = firsts[[0, 1, -1]] if column.scale == LOG else firsts
                 lows = column.numbers(starts[firsts], np.zeros(len(firsts)))
             highs = np.append(lows[1:] - column.integer, column.high)
-            merged = np.add.reduceat(counts, [*firsts, *[n_known] * column.missing])
+            merged = np.add.reduceat(shares, [*firsts, *[n_known] * column.missing])
             deviation = noise * math.sqrt(np.diff(firsts, append=n_known).max())
-            axes.append((repr(column.name), lows, highs, merged, deviation))
+            axes.append((repr(column.name), lows, highs, self.n_records * merged, deviation))
         warn_of_bounds(axes)
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
