@@ -7,8 +7,10 @@ data.
 """
 
 import datetime
+import decimal
 import math
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,10 @@ from skdpot.privacy.checks import number_of_label, redact_errors, result_of, to_
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
+# Types of values that run no code of others, cannot be changed, and refer to no other values.
+_PLAIN: set[type] = {type(None), bool, int, float, complex, str, bytes, decimal.Decimal}
+_PLAIN |= {datetime.date, datetime.datetime, datetime.time, datetime.timedelta}
+_PLAIN |= set(np.sctypeDict.values()) - {np.void, np.object_}
 
 
 def check_bounds(
@@ -87,11 +93,18 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
     try:
         names = np.asarray(labels)
         given = one_by_one(labels if names.ndim == 1 else ())
+        for label in given.tolist():
+            for part in label if isinstance(label, tuple) else (label,):
+                # Its own code would be asked whether private values are equal to it.
+                if not is_plain(part) and type(part).__hash__ is not None:
+                    raise NotImplementedError
         number = {label: g for g, label in enumerate(given.tolist())}
         different = names.ndim == 1 and len(number) == len(given)
         different = different and all(label == label for label in number)
     except (TypeError, ValueError):
         different = False
+    except NotImplementedError:
+        raise TypeError(f"{name} must be text, numbers, truth values or dates.") from None
     # Raised outside of the handler, so that an error that may quote labels is not its context.
     if not different:
         raise ValueError(
@@ -160,6 +173,22 @@ def read_in_parts(read: Callable[[Any], np.ndarray], values: Any, unread: np.nda
     middle = len(values) // 2
     parts = (values[:middle], values[middle:])
     return np.concatenate([read_in_parts(read, part, unread) for part in parts])
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is a number, text, date or such, and of no class derived from these.
+
+    Examples
+    --------
+    >>> from skdpot.tables import is_plain
+    >>> is_plain("a"), is_plain(["a"])
+    (True, False)
+    """
+    kind = type(value)
+    of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
+    # A name alone may be that of any class.
+    is_of_pandas = sys.modules.get(kind.__module__.partition(".")[0]) is sys.modules.get("pandas")
+    return kind in _PLAIN or (is_of_pandas and kind.__name__ in of_pandas)
 
 
 def objects(values: Any) -> np.ndarray:

@@ -188,6 +188,9 @@ def as_numbers(X: Any) -> Any:
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
         kinds = {table.kind(position) for position in range(len(table.names))}
+        # Decimal numbers of Arrow are objects elsewhere.
+        types = (str(table.dtype(j)).lower() for j in range(len(table.names)))
+        kinds |= {"O"} if any("decimal" in each for each in types) else set()
     # The type is public, and holds no numbers whatever its values are.
     if kinds & set("UST"):
         raise ValueError("could not convert a type of text")
@@ -582,12 +585,17 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
 def _code_of(value: Any, number: dict[Any, int]) -> int:
     """Return the number of a person, a new one for a new person, and -1 for no name."""
     try:
-        # One missing value makes doubles of all integers, which round longer ones.
-        if is_missing(value) or (isinstance(value, float) and abs(value) >= 2**53):
-            return -1
-        return number.setdefault(value, len(number))
+        return -1 if _names_nobody(value) else number.setdefault(value, len(number))
     except Exception:
         return -1
+
+
+def _names_nobody(value: Any) -> bool:
+    # Parts that are missing are unequal, so that each row would be a person.
+    if isinstance(value, tuple | frozenset):
+        return any(map(_names_nobody, value))
+    # One missing value makes doubles of all integers, which round longer ones.
+    return is_missing(value) or (isinstance(value, float) and abs(value) >= 2**53)
 
 
 def _kind_of(person: Any) -> Any:

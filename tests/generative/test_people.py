@@ -16,6 +16,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch, _table
 from skdpot.generative._records import weigh_rows
+from skdpot.tables import person_codes
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 from tests.quick import first_quick
@@ -199,6 +200,9 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
         people = (wrong * len(rows))[: len(rows)]
         assert "202" not in refused("values of different types", rows, people)
     refused("another index", rows, users[::-1])
+    # A name with a missing part equals none, not even itself: each row would be a person.
+    names = [("a", np.nan), ("a", 1), (("a", None), 2), ("a", 1)]
+    assert person_codes(names, 4, leave_out=True)[0].tolist() == [-1, 0, -1, 0]
     # Times are rounded where they are read: two people would be one.
     times = np.datetime64("2020-01-01", "ns") + users.to_numpy(dtype="m8[ns]")
     refused("by dates or times", rows, times)
