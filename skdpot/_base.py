@@ -214,8 +214,8 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
     told = ", ".join(text for text, is_told, _ in found if is_told or is_box)
     if told and not useless_releases_are_allowed():
         warn_user(
-            f"nearly all that the release counts is in one place: {told}. Please compare bounds "
-            "with the unit of the values, and declare others that are known publicly."
+            f"nearly all that the release counts is in one place: {told}; compare bounds with the "
+            "unit and the type of the values, and declare others from public knowledge."
         )
 
 

@@ -1001,7 +1001,7 @@ def test_bounds_that_a_release_shows_to_be_wrong_are_told(of):
     fit, good, bad = BOUNDS_SEEN[of]
     # Other warnings are errors.
     fit(good)
-    with pytest.warns(UserWarning, match="in one place: .* between .* of .* publicly"):
+    with pytest.warns(UserWarning, match="in one place: .* between .* of .* from public"):
         fit(bad)
 
 

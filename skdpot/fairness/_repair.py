@@ -591,8 +591,7 @@ def map_of_counts(
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    many = [column.kind == NUMERIC and column.n_known > 8 for column in ranked]
-    names = [repr(column.name) if told else None for column, told in zip(ranked, many, strict=True)]
+    names = [repr(c.name) if c.kind == NUMERIC and c.n_known > 8 else None for c in ranked]
     warn_of_grid(names, (low, high), counts, release.standard_deviation)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2

@@ -386,8 +386,7 @@ class ReleasedTable:
             column, n_known = schema.columns[j], len(shares) - schema.columns[j].missing
             firsts, lows = np.zeros(1, dtype=np.intp), np.zeros(1)
             if column.kind == NUMERIC and column.n_known > 8:
-                firsts = np.arange(n_known)
-                firsts = firsts[[0, 1, -1]] if column.scale == LOG else firsts
+                firsts = np.arange(n_known)[[0, 1, -1] if column.scale == LOG else slice(None)]
                 lows = column.numbers(starts[firsts], np.zeros(len(firsts)))
             highs = np.append(lows[1:] - column.integer, column.high)
             merged = np.add.reduceat(shares, [*firsts, *[n_known] * column.missing])
