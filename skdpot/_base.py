@@ -196,13 +196,11 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
         numbers, missing = np.split(counts, [len(lows)])
         if holds_all(missing, numbers, deviation):
             found.append((f"{name} missing", True, 1.0))
-            continue
         # Many columns are 0 in most records, and tables have a cell for them.
         numbers = np.where((lows == 0) & (highs == 0), 0.0, numbers)
-        nearest, largest = np.abs([lows, highs]).min(axis=0), np.abs([lows, highs]).max()
-        nearest[lows * highs < 0] = 0.0
+        nearest = np.maximum(np.maximum(lows, -highs), 0.0)
         # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
-        next_to_zero = nearest <= nearest.min() + 1e-5 * largest
+        next_to_zero = nearest <= nearest.min() + 1e-5 * np.abs([lows, highs]).max()
         for place in (highs == highs[0], lows == lows[-1], next_to_zero):
             low, high, is_end = lows[place].min(), highs[place].max(), nearest[place].min() > 0
             width = (high - low) / (highs[-1] - lows[0])
