@@ -4,6 +4,7 @@ One odd value is planted in one record. Fits with and without it are refused ali
 print the same and are charged alike. A room adds an estimator by one entry in ``CASES``.
 """
 
+import decimal
 import math
 import re
 import sys
@@ -609,6 +610,15 @@ def test_text_as_a_type_is_refused_where_numbers_are_wanted():
             for made in (generator("add_remove", None, bounds=(0, 1)), distance(None)):
                 with pytest.raises(ValueError, match="X holds text"):
                     made.fit(rows.astype(kind), *([SIDES] if hasattr(made, "metric") else []))
+
+
+def test_a_comparison_of_decimal_numbers_leaves_no_flag():
+    context = decimal.getcontext()
+    context.clear_flags()
+    labels = np.array([77.0, *[1.0] * (len(SIDES) - 1)], dtype=object)
+    fit = generator("add_remove", None, bounds=(0, 1), classes=[Decimal("77"), Decimal("1")]).fit
+    fit(POINTS, labels)
+    assert not any(context.flags.values())
 
 
 def test_a_record_that_is_read_by_rule_is_that_of_the_rule():

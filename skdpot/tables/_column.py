@@ -11,7 +11,8 @@ import decimal
 import math
 import re
 import sys
-from collections.abc import Callable
+import zoneinfo
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -94,7 +95,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
         names = np.asarray(labels)
         given = one_by_one(labels if names.ndim == 1 else ())
         for label in given.tolist():
-            for part in label if isinstance(label, tuple) else (label,):
+            for part in label if type(label) is tuple else (label,):
                 # Its own code would be asked whether private values are equal to it.
                 if not is_plain(part) and type(part).__hash__ is not None:
                     raise NotImplementedError
@@ -142,16 +143,19 @@ def one_by_one(labels: Any) -> np.ndarray:
     >>> one_by_one([1, "a"])
     array([1, 'a'], dtype=object)
     """
-    if isinstance(labels, list | tuple):
-        return objects(labels)
     dtype = getattr(labels, "dtype", None)
+    is_of_library = dtype is not None or type(labels).__module__.partition(".")[0] == "pyarrow"
+    is_other = isinstance(labels, Iterable) or hasattr(labels, "__getitem__")
+    if is_other and not (is_of_library or isinstance(labels, str | bytes)):
+        # NumPy makes a table of labels that are all lists, and no column of a library has these.
+        return objects(labels)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # In other units, dates become integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
     read = partial(column_or_1d, dtype=object, warn=True)
     is_column = len(getattr(labels, "shape", (0,))) == 1
     return redact_errors(
-        lambda: read_in_parts(read, labels, objects([object()])) if is_column else read(labels),
+        lambda: read_in_parts(read, labels, objects([None])) if is_column else read(labels),
         "labels cannot be read as one for each row.",
     )
 
@@ -184,7 +188,9 @@ def is_plain(value: Any) -> bool:
     >>> is_plain("a"), is_plain(["a"])
     (True, False)
     """
-    kind = type(value)
+    kind, zone = type(value), getattr(value, "tzinfo", None)
+    if zone is not None and type(zone) not in (datetime.timezone, zoneinfo.ZoneInfo):
+        return False
     of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
     # A name alone may be that of any class.
     is_of_pandas = sys.modules.get(kind.__module__.partition(".")[0]) is sys.modules.get("pandas")

@@ -22,7 +22,6 @@ from skdpot.tables._column import (
     declared_labels,
     is_missing,
     numbers_of_dates,
-    objects,
     one_by_one,
 )
 from skdpot.tables._schema import TableSchema
@@ -557,13 +556,16 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
         raise ValueError("groups is a masked array: give the person of each row, without a mask.")
     if not isinstance(groups, Iterable):
         groups = ()
-    # They are rounded where they are read, so that two people would become one.
-    if _frames.kind_of(groups) in "mM" or str(getattr(groups, "dtype", "")).startswith("Time"):
+    # These are rounded where they are read, or made, so that two people would become one.
+    kind = str(getattr(groups, "dtype", getattr(groups, "type", ""))).lower()
+    if kind.startswith(("time", "date", "duration", "float16", "float32", "float[", "half", "<m")):
         raise ValueError(
-            "groups names people by dates or times: give names as text, or as numbers."
+            "groups names people by dates, times or short floating-point numbers: give names as "
+            "text, or as numbers."
         )
     # One by one: a person of another type changes none of the others.
-    values = _frames.plain_values(groups if hasattr(groups, "dtype") else objects(groups))
+    is_column = hasattr(groups, "dtype") and not isinstance(groups, np.ndarray)
+    values = _frames.entries_of(groups) if is_column else one_by_one(groups)
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     number: dict[Any, int] = {}

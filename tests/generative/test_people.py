@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
@@ -203,9 +204,16 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
     # A name with a missing part equals none, not even itself: each row would be a person.
     names = [("a", np.nan), ("a", 1), (("a", None), 2), ("a", 1)]
     assert person_codes(names, 4, leave_out=True)[0].tolist() == [-1, 0, -1, 0]
+    # Nor does a missing name change others; names that cannot be read are nobody.
+    long = pd.Series(pd.Categorical([2**60, 2**60 + 1, None, 2**60]))
+    assert person_codes(long, 4, leave_out=True)[0].tolist() == [0, 1, -1, 0]
+    parts = [None, pa.py_buffer(np.arange(4, dtype=np.int32)), pa.py_buffer(b"a\xff\xfe")]
+    unread = pa.chunked_array([pa.Array.from_buffers(pa.string(), 3, parts)])
+    assert person_codes(unread, 3, leave_out=True)[0].tolist() == [0, -1, -1]
     # Times are rounded where they are read: two people would be one.
     times = np.datetime64("2020-01-01", "ns") + users.to_numpy(dtype="m8[ns]")
-    refused("by dates or times", rows, times)
+    refused("by dates, times or short", rows, times)
+    assert len(person_codes(list(times), len(rows))[1]) == users.nunique()
     refused("masked array", rows, np.ma.masked_equal(users, 3))
     refused("X has no column 'name'", X, "name")
     refused("groups are for tables", X[["stars"]].to_numpy(), users, schema=None, model="auto")
