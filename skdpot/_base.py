@@ -1,11 +1,12 @@
 """Base of all estimators: the order of every fit, reading of private data, and progress bars."""
 
+import math
 import sys
 import threading
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -178,6 +179,68 @@ def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) ->
     counted, noise = float(np.sum(counts)), deviation * float(np.sqrt(np.size(counts)))
     if counted + 4.0 * noise < 0.75 * n_records and not useless_releases_are_allowed():
         warn_of_uncounted(counted, f"of {n_records:,} records")
+
+
+def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray, float]]) -> None:
+    """Warn of axes of which all that is released is, but for noise, in one place, or missing.
+
+    An axis has its name, the least and the largest number of each cell, noisy counts of the cells,
+    and of missing values after them, and the standard deviation of the noise of each. The place is
+    an end that is not 0, where bounds clip values, or next to 0, where values are if bounds are far
+    too wide. The latter must be a 25th of the bounds or less, or if it holds of all axes, an eighth
+    of their box: columns of which nine in ten are 0 may be in wider cells. No private value is
+    read.
+    """
+    axes, found = list(axes), []
+    for name, lows, highs, counts, deviation in axes:
+        numbers, missing = np.split(counts, [len(lows)])
+        if holds_all(missing, numbers, deviation):
+            found.append((f"{name} missing", True, 1.0))
+        # Many columns are 0 in most records, and tables have a cell for them.
+        numbers = np.where((lows == 0) & (highs == 0), 0.0, numbers)
+        nearest = np.maximum(np.maximum(lows, -highs), 0.0)
+        # Fits resolve what is 100,000 times smaller than its bounds, if cells are so fine.
+        next_to_zero = nearest <= nearest.min() + 1e-5 * np.abs([lows, highs]).max()
+        for place in (highs == highs[0], lows == lows[-1], next_to_zero):
+            low, high, is_end = lows[place].min(), highs[place].max(), nearest[place].min() > 0
+            width = (high - low) / (highs[-1] - lows[0])
+            if width < 0.45 and holds_all(numbers[place], numbers[~place], deviation):
+                declared = f"{low:.3g} and {high:.3g} of ({lows[0]:.6g}, {highs[-1]:.6g})"
+                found.append((f"{name} between {declared}", is_end or width <= 0.04, width))
+                break
+    is_box = len(found) == len(axes) and math.prod(width for *_, width in found) <= 0.125
+    told = ", ".join(text for text, is_told, _ in found if is_told or is_box)
+    if told and not useless_releases_are_allowed():
+        warn_user(
+            f"nearly all that the release counts is in one place: {told}; compare bounds with the "
+            "unit and the type of the values, and declare others from public knowledge."
+        )
+
+
+def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float) -> bool:
+    """Tell whether noisy counts are, but for noise, inside; cells outside are in order.
+
+    Counts inside must be many times the noise of those outside, and no adjacent ones of these are
+    clear of noise.
+    """
+    kept, noise, sums = inside.sum(), deviation * math.sqrt(len(outside)), np.cumsum([0, *outside])
+    first, last = np.triu_indices(len(sums), 1)
+    clear = np.maximum(4.0 * deviation * np.sqrt(last - first), 0.005 * kept)
+    few = sums[-1] < 0.01 * kept + min(2.0 * noise, 0.05 * kept)
+    return kept > 14.0 * noise and few and not (sums[last] - sums[first] > clear).any()
+
+
+def warn_of_grid(names: Sequence[str | None], box: Any, counts: np.ndarray, noise: float) -> None:
+    """Warn as `warn_of_bounds` of noisy counts of groups, on a grid of even cells in a box.
+
+    Axes without a name are left out.
+    """
+    axes: list[Any] = []
+    for axis, (name, low, high) in enumerate(zip(names, *box, strict=True)):
+        along = np.moveaxis(counts, axis + 1, 0).reshape(counts.shape[axis + 1], -1)
+        edges, deviation = np.linspace(low, high, len(along) + 1), noise * math.sqrt(along.shape[1])
+        axes += [(name, edges[:-1], edges[1:], along.sum(axis=1), deviation)] if name else []
+    warn_of_bounds(axes)
 
 
 # What was told within folds, and where.

@@ -7,7 +7,7 @@ it advises. Nothing is charged to any ledger. Files of the rooms look deeper at 
 import re
 import tempfile
 import traceback
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -909,6 +909,108 @@ def seeded_tables(**unmet):
 def test_a_release_that_counts_no_rows_is_told(of):
     with pytest.warns(UserWarning, match="release counts .* compare (the records|bounds) with the"):
         UNMET[of]()
+
+
+# Bounds that the release shows to be wrong
+# -----------------------------------------
+
+N_SEEN = 4000
+LIKE_NUMBERS = np.linspace(0, 1, N_SEEN)
+LIKE_NORMAL = np.random.default_rng(1).normal(size=(N_SEEN, 2))
+LIKE_AGES = np.clip(np.random.default_rng(2).normal(50, 10, N_SEEN), 18, 90)
+# A fifth of the pixels is not black, as of MNIST.
+LIKE_DIGITS = np.random.default_rng(3).uniform(-4, 1, (N_SEEN, 64)).clip(0)
+SIDES_SEEN = np.resize(["a", "b"], N_SEEN)
+TWO_SIDES = {"groups": DeclaredGroups(["a", "b"]), "random_state": 0}
+SMALL_MODEL = TableSketch(n_components=20, n_iter=20)
+
+
+def released_vectors(X, bounds, **options):
+    options = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0} | options
+    return DPSinkhornGenerator(bounds=bounds, **options).fit(X)
+
+
+def released_column(values, bounds):
+    frame = pd.DataFrame({"x": values})
+    return released_vectors(frame, None, schema={"x": bounds}, model=SMALL_MODEL)
+
+
+def released_predictions(values, bounds):
+    places = np.linspace(0, 1, 9)[:, None]
+    model = FrozenEstimator(Ridge(alpha=0).fit(places, places.ravel()))
+    fair = FairBarycenterRegressor(model, epsilon=2.0, bounds=bounds, **TWO_SIDES)
+    return fair.fit(values[:, None], values, sensitive_features=SIDES_SEEN)
+
+
+def released_probabilities(values, bounds):
+    model = FrozenEstimator(LogisticRegression().fit([[-1.0], [1.0]], [0, 1]))
+    fair = FairBarycenterClassifier(model, epsilon=2.0, bounds=bounds, **TWO_SIDES)
+    return fair.fit(values[:, None], values > 0, sensitive_features=SIDES_SEEN)
+
+
+def released_rows(values, bounds, **options):
+    frame = pd.DataFrame({"x": values})
+    fair = FairBarycenterPreprocessor(
+        epsilon=3.0, delta=1e-5, bounds={"x": bounds}, **TWO_SIDES | options
+    )
+    return fair.fit(frame, sensitive_features=SIDES_SEEN)
+
+
+def released_distance(X, bounds):
+    grid = {"mechanism": "histogram", "random_state": 0}
+    return PrivateSinkhornDistance(2.0, bounds=bounds, **grid).fit(X, SIDES_SEEN)
+
+
+AGES_ON_GRID = partial(released_rows, LIKE_AGES, method="support")
+# What is released, good bounds, and bad ones.
+BOUNDS_SEEN = {
+    "column": (partial(released_column, LIKE_AGES), (0.0, 120.0), (0.0, 1e8)),
+    "column in other units": (partial(released_column, LIKE_AGES), (0.0, 120.0), (0.0, 1.0)),
+    "vectors": (partial(released_vectors, LIKE_NORMAL), (-5, 5), (-1e6, 1e6)),
+    "images": (partial(released_vectors, LIKE_DIGITS, image_shape=(8, 8)), (0, 1), (0, 255)),
+    "predictions": (partial(released_predictions, LIKE_NUMBERS), (0, 1), (0, 1000)),
+    "probabilities": (partial(released_probabilities, LIKE_NUMBERS), (0, 1), (0, 1000)),
+    "rows": (partial(released_rows, LIKE_AGES), (0, 120), (0, 1e8)),
+    "rows on a grid": (AGES_ON_GRID, (0, 120), (0, 120_000)),
+    "distance": (partial(released_distance, LIKE_NORMAL), (-5, 5), (-5000, 5000)),
+    "distance in a corner": (partial(released_distance, abs(LIKE_NORMAL)), (0, 5), (0, 5000)),
+}
+DRAWN_SEEN = np.random.default_rng(4)
+INCOMES = DRAWN_SEEN.lognormal(10.3, 0.8, N_SEEN)
+MOSTLY_ZERO = np.where(DRAWN_SEEN.uniform(size=N_SEEN) < 0.9, 0.0, DRAWN_SEEN.poisson(3, N_SEEN))
+SKEWED = np.eye(8)[DRAWN_SEEN.choice(8, N_SEEN, p=[0.93] + [0.01] * 7)]
+WELL_DECLARED = {
+    "incomes": (released_column, INCOMES, (0.0, 1e6)),
+    "incomes on a grid": (partial(released_rows, method="support"), INCOMES, (0, 1e6)),
+    "predicted incomes": (released_predictions, INCOMES, (0, 1e6)),
+    "a distance of incomes": (released_distance, INCOMES[:, None], (0, 1e6)),
+    "zeros": (released_column, MOSTLY_ZERO, (0.0, 50.0)),
+    "zeros on a grid": (partial(released_rows, method="support"), MOSTLY_ZERO, (0, 50)),
+    "vectors of zeros": (released_vectors, MOSTLY_ZERO.reshape(-1, 4), (0, 50)),
+    "a constant": (released_column, np.full(N_SEEN, 0.3), (0.0, 1.0)),
+    "nothing but 0": (released_column, np.zeros(N_SEEN), (0.0, 1.0)),
+    "equal vectors": (released_vectors, np.full((N_SEEN, 2), 0.5), (0, 1)),
+    "one of eight": (released_vectors, SKEWED, (0, 1)),
+}
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.filterwarnings("ignore:no row is changed")
+@pytest.mark.parametrize("of", BOUNDS_SEEN)
+def test_bounds_that_a_release_shows_to_be_wrong_are_told(of):
+    fit, good, bad = BOUNDS_SEEN[of]
+    # Other warnings are errors.
+    fit(good)
+    with pytest.warns(UserWarning, match="in one place: .* between .* of .* from public"):
+        fit(bad)
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.filterwarnings("ignore:no row is changed")
+@pytest.mark.parametrize("of", WELL_DECLARED)
+def test_values_that_are_few_or_skewed_are_well_declared(of):
+    fit, values, bounds = WELL_DECLARED[of]
+    fit(values, bounds)
 
 
 @pytest.mark.parametrize("of", ["distance", "labels of a repair", "classifier"])

@@ -488,7 +488,7 @@ def what_is_seen(case, value, capfd):
             said = type(error).__name__, str(error)
     charges = [(entry.label, entry.unit, str(entry.event)) for entry in ledger.entries()]
     # Some also warn of what they have released, which is random.
-    released = re.compile("best_score_|nothing was found of|nearly all records of")
+    released = re.compile("best_score_|nothing was found of|nearly all that the")
     told = [each for each in (str(one.message) for one in warned) if not released.search(each)]
     heard = told, tuple(capfd.readouterr()), np.random.random()
     return said, heard, charges

@@ -20,7 +20,7 @@ from skdpot import tables
 from skdpot._base import PrivateEstimator, count_columns, make_bar, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
-from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
+from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import names_of, redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
@@ -634,9 +634,9 @@ class PrivateSinkhornDistance(BaseTransportDistance):
                 "no grid. Use mechanism='output'; or DPSinkhornGenerator(schema=...), which makes "
                 "records like those of a table."
             )
-        support = make_grid(space.low, space.high, groups, self.epsilon)
-        settings.check_tolerance(1e-3 * settings.cost_range, (len(support), len(support)))
-        return GridRelease(settings, groups, support, self.epsilon, self.delta)
+        on_grid = GridRelease(settings, groups, (space.low, space.high), self.epsilon, self.delta)
+        settings.check_tolerance(1e-3 * settings.cost_range, 2 * on_grid.support.shape[:1])
+        return on_grid
 
 
 def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot._base import make_bar, warn_of_few
+from skdpot._base import make_bar, warn_of_few, warn_of_grid
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.checks import check_memory
@@ -329,8 +329,8 @@ class GridRelease(NoisyRelease):
         The public settings of the cost.
     groups : "LabelledGroups"
         The groups, the number of records, and of parts that are added up.
-    support : ndarray of shape (n_cells, n_features)
-        Points of the grid; public.
+    box : tuple of two ndarray of shape (n_features,)
+        The declared bounds, of which `support` has the points of the grid.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
     """
@@ -339,17 +339,18 @@ class GridRelease(NoisyRelease):
         self,
         settings: CostSettings,
         groups: "LabelledGroups",
-        support: np.ndarray,
+        box: tuple[np.ndarray, np.ndarray],
         epsilon: float,
         delta: float,
     ) -> None:
-        self.settings, self.groups, self.support = settings, groups, support
+        self.settings, self.groups, self.box = settings, groups, box
+        self.support = make_grid(*box, groups, epsilon)
         self._noise = VectorRelease(
             epsilon,
             delta,
             histogram_sensitivities,
             # All counts are one vector: a record moves two of them, however many groups there are.
-            n_coordinates=len(self.groups.names) * len(support),
+            n_coordinates=len(self.groups.names) * len(self.support),
             largest=float(groups.n_records),
             # Integers on a grid of width 1: noise is rounded to integers, too.
             counts=True,
@@ -387,6 +388,9 @@ class GridRelease(NoisyRelease):
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
         warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
+        names = [f"feature {j}" for j in range(len(self.box[0]))]
+        shape = [len(noisy)] + [round(len(self.support) ** (1 / len(names)))] * len(names)
+        warn_of_grid(names, self.box, noisy.reshape(shape), self._noise.standard_deviation)
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

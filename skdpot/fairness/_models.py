@@ -29,7 +29,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, warn_of_few, warn_user
+from skdpot._base import PrivateEstimator, warn_of_few, warn_of_grid, warn_user
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
@@ -48,14 +48,12 @@ from skdpot.fairness._predictions import (
     share_of_ties,
     shrunk_masses,
 )
-from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of, warn_of_bounds
+from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
 from skdpot.tables import (
-    NUMERIC,
-    Column,
     Table,
     as_numbers,
     check_bounds,
@@ -362,8 +360,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # No private value is read from here.
         warn_of_few(noisy, release.standard_deviation, rows.n_records)
         if self.bounds is not None:
-            predictions = Column("the predictions", NUMERIC, low=edges[0])
-            warn_of_bounds([predictions], [noisy.sum(axis=0)], rows.n_records)
+            box = edges[:1], edges[-1:]
+            warn_of_grid(["predictions"], box, noisy, release.standard_deviation)
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.

@@ -12,7 +12,13 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from skdpot._base import make_bar, refuse_bounds_in_other_order, warn_of_few, warn_user
+from skdpot._base import (
+    make_bar,
+    refuse_bounds_in_other_order,
+    warn_of_few,
+    warn_of_grid,
+    warn_user,
+)
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._computed import ComputedColumn, warn_of_false
@@ -40,7 +46,7 @@ from skdpot.fairness._supports import (
     row_keys,
     uniforms,
 )
-from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, useless_releases_are_allowed
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
@@ -509,23 +515,6 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     return map_of_counts(fair, release, public, counts)
 
 
-def warn_of_bounds(columns: Iterable[Column], cells: Iterable[np.ndarray], n_records: int) -> None:
-    """Warn if nearly all released counts of a column's cells are at a bound that is not 0.
-
-    Many columns are 0 in most rows. No private value is read.
-    """
-    at_bounds, nearly_all = [], 0.95
-    for column, counts in zip(columns, cells, strict=False):
-        ends = counts[0] if column.low else 0.0, counts[-1]
-        if column.kind == NUMERIC and max(ends) > nearly_all * max(counts.sum(), n_records / 2):
-            at_bounds.append(column.name)
-    if at_bounds and not useless_releases_are_allowed():
-        warn_user(
-            f"nearly all that the release counts of {at_bounds} is at one of the bounds: compare "
-            "bounds with the unit of the values."
-        )
-
-
 def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     """Return the map of a fit without privacy; it is as private as the rows.
 
@@ -602,8 +591,8 @@ def map_of_counts(
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    others = [tuple({*range(counts.ndim)} - {axis}) for axis in range(1, counts.ndim)]
-    warn_of_bounds(ranked, map(counts.sum, others), rows.n_records)
+    names = [repr(c.name) if c.kind == NUMERIC and c.n_known > 8 else None for c in ranked]
+    warn_of_grid(names, (low, high), counts, release.standard_deviation)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 
@@ -639,8 +628,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     A map is tried on rows drawn from the release, and another one if what that shows is not clear.
     """
     rng = check_random_state(fair.random_state)
-    counts = (released.n_records * shares for *_, shares, _ in released.merged_cells(0.0))
-    warn_of_bounds(rows.columns, counts, rows.n_records)
+    released.warn_of_bounds()
     found = map_of_sketch(fair, release, rows, released, rng)
     transport = found.transport
     assert isinstance(transport, ConditionalMap)

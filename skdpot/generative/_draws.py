@@ -13,11 +13,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import RandomState
 
+from skdpot._base import warn_of_bounds
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.privacy.checks import check_count, to_display
-from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
+from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, write_table
 
 
 def draw_entries(
@@ -371,25 +372,27 @@ class ReleasedTable:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
-    def clipped_columns(self) -> list[Any]:
-        """Return the columns of which nearly all records are missing, or at a bound that is not 0.
+    def warn_of_bounds(self) -> None:
+        """Warn of columns of which all that was released is in one place, or missing.
 
-        Many columns are 0 in most records.
+        Of columns that are no numbers, or few, only the latter is of interest; and of a logarithmic
+        scale, on which bounds may be wide, whether all are at an end. The model shows it better
+        than the counts: in 12 columns of 2,000 equal records, with epsilon 1 or 3, it had up to 70
+        in other cells, and the counts up to 97 more or less.
         """
-        schema, n_cells, found = self.space.schema, self.statistics["n_cells"], []
-        noise = self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
-        # Of a count, and of the number of records, as `released_size` estimates it.
-        noise *= 1 + (1 / n_cells).sum() ** -0.5
-        most = max(0.99 * self.n_records - 2 * noise, 38 * noise)
-        counts = np.split(self.statistics["counts"].sum(axis=1), np.cumsum(n_cells)[:-1])
-        for j, of_cells in zip(schema.features, counts, strict=True):
-            column = schema.columns[j]
-            # Columns of a few numbers may have one of them alone.
-            many = column.kind == NUMERIC and column.n_known > 8
-            inner = slice(many and column.low != 0, len(of_cells) - many - column.missing)
-            if np.delete(of_cells, inner).max(initial=0.0) > most:
-                found.append(column.name)
-        return found
+        schema, axes = self.space.schema, []
+        noise = 0.75 * self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
+        for j, (starts, _, shares, _) in zip(schema.features, self.merged_cells(0.0), strict=True):
+            column, n_known = schema.columns[j], len(shares) - schema.columns[j].missing
+            firsts, lows = np.zeros(1, dtype=np.intp), np.zeros(1)
+            if column.kind == NUMERIC and column.n_known > 8:
+                firsts = np.arange(n_known)[[0, 1, -1] if column.scale == LOG else slice(None)]
+                lows = column.numbers(starts[firsts], np.zeros(len(firsts)))
+            highs = np.append(lows[1:] - column.integer, column.high)
+            merged = np.add.reduceat(shares, [*firsts, *[n_known] * column.missing])
+            deviation = noise * math.sqrt(np.diff(firsts, append=n_known).max())
+            axes.append((repr(column.name), lows, highs, self.n_records * merged, deviation))
+        warn_of_bounds(axes)
 
     def merged_cells(self, min_share: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.

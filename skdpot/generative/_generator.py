@@ -496,8 +496,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
         That is a function of the release: it counts no row whose values are not declared, and noise
         makes some of none. Of 60 such releases of tables of two columns 11 counted more than four
-        times a useless number, and are not told. Of 60 fits of tables, some of whose columns are at
-        a bound or missing in 90 % of rows, none is told of these. What "auto" finds is declared.
+        times a useless number, and are not told. What "auto" finds is declared.
         """
         super()._replace_fit(plan, released)
         told = plan.event is None or (plan.n_records and plan.useless) or is_auto(self)
@@ -506,10 +505,10 @@ class DPSinkhornGenerator(BaseGenerator):
         counted, is_table = max(round(self.n_records_), 1), self.schema is not None
         if replace(plan, n_records=-(-counted // (4 if is_table else 1))).refusal:
             warn_of_uncounted(counted, "records, too few for it to be of use with this epsilon")
-        elif is_table and (clipped := released.clipped_columns()):
-            advice = "Compare the declaration of these columns with their values."
-            warn_user(f"nearly all records of {clipped} are at a bound, or missing. {advice}")
-        elif plan.refuse_useless(None) is None:
+            return self
+        if is_table:
+            released.warn_of_bounds()
+        if plan.refuse_useless(None) is None:
             # Public facts may not have the number of records.
             warn_user(replace(plan, n_records=counted).refuse_useless(None))
         return self

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
+from skdpot._base import warn_of_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
@@ -226,6 +227,7 @@ class VectorReleases(SketchSeries):
 
             # How far are records from there? A record adds one to a bin (COUNTED, 0.3 to 1.5 %).
             norms = rows.release_norms("norms of residuals")
+            self._warn_of_spread(means, rows)
             # Before clusters are released, each class has one, around its mean.
             weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, encoder.n_codes))
             if n_clusters > 1:
@@ -251,6 +253,23 @@ class VectorReleases(SketchSeries):
         released = {"counts": counts, "weights": weights, "means": means, "centres": centres}
         released |= {"kernels": kernels, **further}
         return self._fitted(encoder, size, rows.own, released, noise)
+
+    def _warn_of_spread(self, means: np.ndarray, rows: "PrivateVectors") -> None:
+        """Warn if most released distances of records from their mean are tiny, and it is near 0.
+
+        Constant records elsewhere are well declared. Vectors that are 0 in nine of ten places may
+        be as near to each other as a thousandth of the bounds, and images are not.
+        """
+        records = self.space.records(rows.encoder.decode(means * rows.encoder.max_norm))
+        near_zero = (np.abs(records) < np.abs(self.space.box).max(axis=0) / 8).all()
+        counts, deviation = rows.released_norms
+        # Four bins are a factor of two.
+        octaves = 6 if rows.encoder.for_images else 10
+        tiny, others = (part.sum() for part in np.split(counts, [-4 * octaves], axis=1))
+        if self.budget.epsilon is not None and near_zero and others < 0.2 * tiny:
+            ends, counted = np.array([0.0, 0.5**octaves, 1.0]), np.array([tiny, 0.0])
+            name, noise = "distances from the mean", deviation * math.sqrt(len(counts))
+            warn_of_bounds([(f"{name}, by bounds,", ends[:-1], ends[1:], counted, 2.0 * noise)])
 
     def _fitted(
         self, encoder: Encoder, size: float, own: bool, released: Arrays, noise: Arrays
@@ -318,8 +337,8 @@ class PrivateVectors(_gaussians.ClassRows):
 
     def release_norms(self, name: str) -> _gaussians.NormDistributions:
         """Release histograms of norms. A record adds one to a bin."""
-        found = self.release(name, self.norm_counts(own=self.own_norms), COUNTED)
-        return _gaussians.fit_norms(*found, len(self))
+        self.released_norms = self.release(name, self.norm_counts(own=self.own_norms), COUNTED)
+        return _gaussians.fit_norms(*self.released_norms, len(self))
 
     def release_products(
         self, name: str, norms: _gaussians.NormDistributions, counts: np.ndarray
