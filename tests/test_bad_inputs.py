@@ -750,8 +750,10 @@ CITIES = pd.DataFrame(RECORDS, columns=list("abc")).assign(city=np.resize(["Oslo
 
 
 def searched(X, y, estimator=None, fit=(), **options):
-    of_model = {} if estimator is None else {"estimator": estimator, "param_distributions": {}}
-    options = {"cv": 2, "refit": False} | of_model | options
+    model = LogisticRegression() if estimator is None else estimator
+    names = {"C", "alpha", "var_smoothing", "ridge__alpha"} & model.get_params().keys()
+    grid = {"estimator": model, "param_distributions": dict.fromkeys(names, [0.1, 1.0])}
+    options = {"cv": 2, "refit": False} | grid | options
     return lambda book: search(book(), **options).fit(X, y, **dict(fit))
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -500,6 +500,19 @@ def find_groups(
     codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     return Groups(objects(names), codes, sizes, number)
+
+
+def warn_of_attribute(columns: Iterable, names: Iterable, codes: np.ndarray) -> None:
+    """Warn of a column that has one value for each group, and another one for each other group."""
+    found, first = np.unique(codes, return_index=True)
+    for column, name in zip(columns, names, strict=True):
+        typical, many = column[first], len(codes) > 2 * len(found) > 2
+        differ = len(set(map(repr, typical))) == len(found)
+        if many and differ and np.all(column == typical[codes]):
+            warn_user(
+                f"column {name!r} of X has another value for each group, and tells it of every row:"
+                " drop it if it is the sensitive attribute, or made of it."
+            )
 
 
 def declare_groups(groups: Any) -> Groups:

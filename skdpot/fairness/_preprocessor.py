@@ -47,7 +47,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
-from skdpot.privacy.checks import refuse_other_rows
+from skdpot.privacy.checks import refuse_column_beside, refuse_other_rows
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -572,6 +572,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return rows as a table, the label of each, and the positions of the other columns."""
         table = Table(X if self.epsilon is None else in_cells(X))
         new = fitted is None
+        refuse_column_beside(X, "sensitive_features", sensitive_features)
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=new)
         else:

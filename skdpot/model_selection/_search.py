@@ -390,6 +390,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # Prints, warnings, draws and states of distributions, and constructors, would reveal the
         # number of candidates.
         with silence():
+            # Apart from those of the release, whose number must not decide.
+            of = copy.deepcopy(self.param_distributions)
+            tried = draw_candidates(of, 64, make_source(0)) if of else []
+            if len(set(map(id, tried))) < 2:
+                raise ValueError(
+                    "nothing was charged: param_distributions has fewer than two candidates, so "
+                    "that nothing would be chosen. Give two or more values, or fit the estimator."
+                )
             drawn, trials = self._draw(selection.draw_count(source), source)
         search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
         # Lists have no types.
