@@ -39,6 +39,7 @@ from skdpot.privacy.charging import (
 from skdpot.privacy.checks import (
     names_of,
     redact_errors,
+    refuse_dates,
     refuse_other_order,
     refuse_other_rows,
     silence,
@@ -128,10 +129,7 @@ def validate_private_data(
     """
 
     def checked_data() -> Any:
-        # NumPy would make numbers of them, in a unit that nobody declared.
-        types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", ())
-        if any(str(each).lower().startswith(("date", "duration", "timedelta")) for each in types):
-            raise TypeError("X holds dates or durations: make numbers of them first, as of days.")
+        refuse_dates("X", X)
         if as_numbers is None:
             return validate_data(estimator, X, **options)
         # Private values must not raise: what is no number becomes NaN here, and is placed later.

@@ -3,7 +3,7 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -55,6 +55,7 @@ from skdpot.tables import (
     Table,
     find_columns,
     make_table,
+    number_in_file,
     public_labels,
     read_numbers,
 )
@@ -596,6 +597,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         every = find_columns(
             table, kept, self.categorical_features, self.categories, self._missing(True)
         )
+        if not private and (self.categorical_features or "from_dtype") == "from_dtype":
+            warn_of_numbers(every, self.categories or ())
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         if private and self.missing != "error":
@@ -690,6 +693,22 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         for column in fitted.computed:
             blended[:, column.position] = column.updated(blended, codes)
         return labelled(fitted.every, table, y, codes, blended)
+
+
+def warn_of_numbers(columns: list[Column], declared: Iterable) -> None:
+    """Warn of columns of text that are numbers, and not codes: with decimals, or many of them."""
+    for column in columns:
+        words = [word for word in column.values if word is not None]
+        if column.dtype is not None or {column.name, column.position} & {*declared}:
+            continue
+        are_text = all(isinstance(word, str) for word in words)
+        if are_text and (len(words) > 20 or any("." in word or "," in word for word in words)):
+            numbers = [number_in_file(word.replace(",", "")) for word in words]
+            if all(isinstance(number, float) for number in numbers):
+                warn_user(
+                    f"column {column.name!r} has numbers as text, which are read as categories: "
+                    "convert it first, as by pandas.to_numeric, or name it in categorical_features."
+                )
 
 
 def _rows_as(

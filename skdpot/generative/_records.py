@@ -6,6 +6,7 @@ public, and are only applied to drawn rows. No private row is ever tested.
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -657,6 +658,35 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
         rules.kept(frame, schema)
         if not replace(rules, conditions=()).kept(frame, schema).any():
             raise ValueError("computed has values that the schema does not declare: compare both.")
+        if not rules.kept(frame, schema).any():
+            _refuse_impossible(schema, [each for each in rules.conditions if isinstance(each, str)])
+
+
+def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
+    """Raise if rules of one column, or of two, are false for all values that these may have."""
+
+    def named(columns: Sequence[tables.Column]) -> list[set[int]]:
+        name = [re.compile(rf"(?<!\w){re.escape(str(one.name))}(?!\w)") for one in columns]
+        return [{j for j, of in enumerate(name) if of.search(text)} for text in texts]
+
+    # Computed columns have values of others.
+    of_texts = zip(texts, named(schema.columns), named(schema.computed), strict=True)
+    places = {text: of for text, of, computed in of_texts if of and not computed}
+    for chosen in filter(lambda of: len(of) < 3, places.values()):
+        columns = tables.TableSchema(tuple(schema.columns[j] for j in sorted(chosen)))
+        shape = [column.n_codes for column in columns.columns]
+        # One real number has a million cells.
+        if math.prod(shape) > 2**21:
+            continue
+        codes = np.indices(shape).reshape(len(shape), -1).T
+        together = Rules(tuple(text for text, of in places.items() if of <= chosen))
+        within = (np.full(codes.shape, place) for place in (0.001, 0.5, 0.999))
+        frames = (frame_of(columns, columns.plain_values(codes, each)) for each in within)
+        if not any(together.kept(frame, columns).any() for frame in frames):
+            raise ValueError(
+                f"nothing was charged: no row that may be drawn keeps {list(together.conditions)}. "
+                "Compare these rules with the schema."
+            )
 
 
 def frame_of(schema: tables.TableSchema, plain: Sequence[np.ndarray]) -> Any:

@@ -104,6 +104,13 @@ def refuse_other_order(
         )
 
 
+def refuse_dates(name: str, value: Any) -> None:
+    """Raise if the type of an array or frame is of dates: they would become numbers of any unit."""
+    types = [value.dtype] if hasattr(value, "dtype") else getattr(value, "dtypes", ())
+    if any(str(each).lower().startswith(("date", "duration", "timedelta")) for each in types):
+        raise TypeError(f"{name} holds dates or durations: make numbers of them first, as of days.")
+
+
 def check_memory(n_bytes: float, what: str, remedy: str) -> None:
     """Raise if something of a public size needs more memory than this process may have.
 

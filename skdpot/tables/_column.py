@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import number_of_label, redact_errors, result_of, to_display
+from skdpot.privacy.checks import (
+    number_of_label,
+    redact_errors,
+    refuse_dates,
+    result_of,
+    to_display,
+)
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
@@ -60,6 +66,8 @@ def check_bounds(
     try:
         if n_features > 1 and (1,) in map(np.shape, bounds):
             raise ValueError("a list of one number is not for all features")
+        for end in bounds:
+            refuse_dates(name, end)
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:

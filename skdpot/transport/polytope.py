@@ -56,7 +56,10 @@ def check_cost_matrix(cost_matrix):
             f"{cost_matrix.shape}."
         )
     if not np.isfinite(cost_matrix).all():
-        raise ValueError("cost_matrix contains NaN or infinity; costs must be finite.")
+        raise ValueError(
+            "cost_matrix contains NaN or infinity. Costs must be finite: write a large one for an "
+            "output that is to be rare."
+        )
     return cost_matrix
 
 
