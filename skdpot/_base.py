@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 from tqdm.auto import tqdm
@@ -344,6 +344,12 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             names = names_of(X, "columns") if hasattr(X, "shape") else []
             if len(set(names)) < len(names):
                 raise ValueError(f"column {max(names, key=names.count)!r} of X is there twice.")
+            # A column of labels would be a feature that tells them. What is made of a column keeps
+            # its name, but bands have another type; targets of regressors need not.
+            own = getattr(beside, "name", None)
+            is_in_X = isinstance(own, str) and own in names and X[own].dtype == beside.dtype
+            if is_in_X and not is_regressor(self):
+                raise ValueError(f"column {own!r} of X is beside X, too: drop it, or rename one.")
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):

@@ -22,13 +22,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import (
-    names_of,
-    redact_errors,
-    refuse_column_beside,
-    refuse_other_order,
-    to_display,
-)
+from skdpot.privacy.checks import names_of, redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
 from skdpot.transport import load_compiler, load_solver
 
@@ -299,7 +293,6 @@ class BaseTransportDistance(PrivateEstimator):
 
         Errors are raised here. No private value decides whether one is.
         """
-        refuse_column_beside(X, "y", y)
         # Space and points first: errors about declarations do not depend on y.
         space, points = self._points(X)
         made = make_groups(

@@ -436,6 +436,18 @@ class Groups:
         number = self.number | {label: self._nearest(label) for label in missing}
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
+    def warn_of_attribute(self, columns: Iterable, names: Iterable) -> None:
+        """Warn of columns that have one value in each group, and others in other groups."""
+        kept = np.flatnonzero(self.codes >= 0)
+        codes, first = self.codes[kept], kept[np.unique(self.codes[kept], return_index=True)[1]]
+        for column, name in zip(columns, names, strict=True):
+            differ = len(codes) > 2 * len(first) == 2 * len(set(map(repr, column[first]))) > 2
+            if differ and np.all(column[kept] == column[first][codes]):
+                warn_user(
+                    f"column {name!r} of X tells the group of every row: drop it if it is the "
+                    "sensitive attribute, or made of it."
+                )
+
     def find(self, labels: np.ndarray) -> np.ndarray:
         """Return the group number of each private label, -1 for an unknown one."""
         return label_codes(labels, self.number)
@@ -500,19 +512,6 @@ def find_groups(
     codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     return Groups(objects(names), codes, sizes, number)
-
-
-def warn_of_attribute(columns: Iterable, names: Iterable, codes: np.ndarray) -> None:
-    """Warn of a column that has one value for each group, and another one for each other group."""
-    found, first = np.unique(codes, return_index=True)
-    for column, name in zip(columns, names, strict=True):
-        typical, many = column[first], len(codes) > 2 * len(found) > 2
-        differ = len(set(map(repr, typical))) == len(found)
-        if many and differ and np.all(column == typical[codes]):
-            warn_user(
-                f"column {name!r} of X has another value for each group, and tells it of every row:"
-                " drop it if it is the sensitive attribute, or made of it."
-            )
 
 
 def declare_groups(groups: Any) -> Groups:

@@ -288,10 +288,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             try:
                 refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
             except ValueError as error:
-                if self.sensitive_features is not None and self.sensitive_in_estimator:
-                    error.add_note(
-                        "Columns of the attribute are left out by sensitive_in_estimator=False."
-                    )
+                error.add_note("Sensitive columns are left out by sensitive_in_estimator=False.")
                 raise
         if declared is not None:
             # Targets are not used; an array of them must have one for each row, as in other fits.

@@ -3,7 +3,7 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -47,7 +47,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
-from skdpot.privacy.checks import refuse_column_beside, refuse_other_rows
+from skdpot.privacy.checks import refuse_other_rows
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -573,7 +573,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return rows as a table, the label of each, and the positions of the other columns."""
         table = Table(X if self.epsilon is None else in_cells(X))
         new = fitted is None
-        refuse_column_beside(X, "sensitive_features", sensitive_features)
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=new)
         else:
@@ -597,8 +596,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         every = find_columns(
             table, kept, self.categorical_features, self.categories, self._missing(True)
         )
-        if not private and (self.categorical_features or "from_dtype") == "from_dtype":
-            warn_of_numbers(every, self.categories or ())
+        if self.categorical_features is None and not (private or self.categories):
+            warn_of_numbers(every)
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         if private and self.missing != "error":
@@ -695,20 +694,17 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return labelled(fitted.every, table, y, codes, blended)
 
 
-def warn_of_numbers(columns: list[Column], declared: Iterable) -> None:
+def warn_of_numbers(columns: list[Column]) -> None:
     """Warn of columns of text that are numbers, and not codes: with decimals, or many of them."""
     for column in columns:
-        words = [word for word in column.values if word is not None]
-        if column.dtype is not None or {column.name, column.position} & {*declared}:
-            continue
-        are_text = all(isinstance(word, str) for word in words)
-        if are_text and (len(words) > 20 or any("." in word or "," in word for word in words)):
-            numbers = [number_in_file(word.replace(",", "")) for word in words]
-            if all(isinstance(number, float) for number in numbers):
-                warn_user(
-                    f"column {column.name!r} has numbers as text, which are read as categories: "
-                    "convert it first, as by pandas.to_numeric, or name it in categorical_features."
-                )
+        words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
+        numbers = [number_in_file(word.replace(",", "")) for word in words]
+        are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
+        if not are_codes and all(isinstance(number, float) for number in numbers):
+            warn_user(
+                f"column {column.name!r} has numbers as text, which are read as categories: convert "
+                "it first, as by pandas.to_numeric, or name it in categorical_features."
+            )
 
 
 def _rows_as(

@@ -27,7 +27,7 @@ from skdpot.fairness._conditional import (
     shared_maps,
 )
 from skdpot.fairness._conditional_models import N_FOLDS, deal_folds
-from skdpot.fairness._groups import Groups, group_weights, read_groups, warn_of_attribute
+from skdpot.fairness._groups import Groups, group_weights, read_groups
 from skdpot.fairness._supports import (
     BLUR_DRAW,
     BLURRED_IMAGE_DRAW,
@@ -533,9 +533,7 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     """
     groups, n_changed = read_groups(fair, rows.labels), 0
     warn_of_false(rows.computed, rows.codes)
-    in_one = groups.codes >= 0
-    names = [column.name for column in rows.every]
-    warn_of_attribute(rows.codes[in_one].T, names, groups.codes[in_one])
+    groups.warn_of_attribute(rows.codes.T, [column.name for column in rows.every])
     moved = to_be_moved(rows.codes, rows.every, rows.computed)
     fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:

@@ -20,14 +20,8 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound
 from skdpot.fairness._conditional import max_gap
-from skdpot.fairness._groups import (
-    Groups,
-    find_groups,
-    labels_of_columns,
-    read_labels,
-    warn_of_attribute,
-)
-from skdpot.privacy.checks import redact_errors, refuse_column_beside, refuse_other_rows
+from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
+from skdpot.privacy.checks import redact_errors, refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
 
@@ -225,13 +219,11 @@ def group_auc(
     X = table.X
     if len(X.shape) != 2:
         raise ValueError("X must be two-dimensional, and comes before sensitive_features.")
-    refuse_column_beside(X, "sensitive_features", sensitive_features)
     groups = check_groups(X, sensitive_features, min_group_size)
     kept = np.flatnonzero(groups.codes >= 0)
     codes = groups.codes[kept]
     if not sparse.issparse(X):
-        columns = (table.column(j)[kept] for j in range(X.shape[1]))
-        warn_of_attribute(columns, table.names, codes)
+        groups.warn_of_attribute(map(table.column, range(X.shape[1])), table.names)
     if not (estimator is None or is_classifier(estimator)):
         raise ValueError(f"estimator must be a classifier, got {type(estimator).__name__}.")
     source = check_random_state(random_state)

@@ -663,23 +663,24 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
 
 
 def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
-    """Raise if rules of one column, or of two, are false for all values that these may have."""
+    """Raise if rules are false for all values that the few columns that they name may have."""
 
-    def named(columns: Sequence[tables.Column]) -> list[set[int]]:
-        name = [re.compile(rf"(?<!\w){re.escape(str(one.name))}(?!\w)") for one in columns]
-        return [{j for j, of in enumerate(name) if of.search(text)} for text in texts]
+    def named(text: str, columns: Sequence[tables.Column]) -> set[int]:
+        words = [rf"(?<!\w){re.escape(str(column.name))}(?!\w)" for column in columns]
+        return {j for j, word in enumerate(words) if re.search(word, text)}
 
     # Computed columns have values of others.
-    of_texts = zip(texts, named(schema.columns), named(schema.computed), strict=True)
-    places = {text: of for text, of, computed in of_texts if of and not computed}
-    for chosen in filter(lambda of: len(of) < 3, places.values()):
+    of_text = {
+        text: named(text, schema.columns) for text in texts if not named(text, schema.computed)
+    }
+    for chosen in filter(None, of_text.values()):
         columns = tables.TableSchema(tuple(schema.columns[j] for j in sorted(chosen)))
         shape = [column.n_codes for column in columns.columns]
         # One real number has a million cells.
         if math.prod(shape) > 2**21:
             continue
         codes = np.indices(shape).reshape(len(shape), -1).T
-        together = Rules(tuple(text for text, of in places.items() if of <= chosen))
+        together = Rules(tuple(text for text, of in of_text.items() if of <= chosen))
         within = (np.full(codes.shape, place) for place in (0.001, 0.5, 0.999))
         frames = (frame_of(columns, columns.plain_values(codes, each)) for each in within)
         if not any(together.kept(frame, columns).any() for frame in frames):

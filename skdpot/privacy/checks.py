@@ -180,31 +180,14 @@ def refuse_other_rows(X: Any, beside: Mapping[str, Any], *, or_new: bool = False
                 )
 
 
-def refuse_column_beside(X: Any, name: str, value: Any) -> None:
-    """Raise if labels of groups, beside X, have the name of a column that is still in X.
-
-    It would be read as a feature that shows the group. No value is read.
-    """
-    own = names_of(value, "columns") or [getattr(value, "name", None)]
-    # Numbers are positions in frames without names.
-    if twice := [each for each in names_of(X, "columns") if isinstance(each, str) and each in own]:
-        raise ValueError(
-            f"{name} is the column {twice[0]!r}, which is in X as well: drop it from X, or give it "
-            "another name if it is another one."
-        )
-
-
 def refuse_unused(X: Any, y: Any) -> None:
     """Raise if a y that is not used can be no target of the rows of X, so that more was meant.
 
     In pipelines there is a target of each row, which is one number or a few.
     """
-    shape, of_X = np.shape(y), np.shape(X)
-    if y is not None and (shape[:1] != of_X[:1] or (shape == of_X and of_X[1:] not in ((), (1,)))):
-        raise ValueError(
-            "y is not used, and is no target of the rows of X. Pass other matrices by their names, "
-            "such as source_utilities, or input_points in the constructor."
-        )
+    shape, of_X = (tuple(getattr(each, "shape", ())) for each in (y, X))
+    if shape and of_X and (shape[0] != of_X[0] or (shape == of_X and shape[1:] not in ((), (1,)))):
+        raise ValueError("y is not used: pass other data by name, as source_utilities or points.")
 
 
 def private_vector(values: Any, n_coordinates: int) -> np.ndarray:

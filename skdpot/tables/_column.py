@@ -18,13 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import (
-    number_of_label,
-    redact_errors,
-    refuse_dates,
-    result_of,
-    to_display,
-)
+from skdpot.privacy.checks import number_of_label, redact_errors, result_of, to_display
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
@@ -58,7 +52,8 @@ def check_bounds(
     are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
     if are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds):
         raise ValueError(message)
-    if isinstance(bounds, dict):
+    # A frame would be read by the names of its columns.
+    if isinstance(bounds, dict) or hasattr(bounds, "columns"):
         raise ValueError(
             f"{message} Bounds by column are declared by schema={{column: (low, high)}}, or as two "
             "lists in the order of the columns."
@@ -66,8 +61,8 @@ def check_bounds(
     try:
         if n_features > 1 and (1,) in map(np.shape, bounds):
             raise ValueError("a list of one number is not for all features")
-        for end in bounds:
-            refuse_dates(name, end)
+        if any(np.asarray(end).dtype.kind in "mM" for end in bounds):
+            raise TypeError("dates would become numbers of any unit")
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:

@@ -56,10 +56,7 @@ def check_cost_matrix(cost_matrix):
             f"{cost_matrix.shape}."
         )
     if not np.isfinite(cost_matrix).all():
-        raise ValueError(
-            "cost_matrix contains NaN or infinity. Costs must be finite: write a large one for an "
-            "output that is to be rare."
-        )
+        raise ValueError("cost_matrix contains NaN or infinity: write finite costs, as large ones.")
     return cost_matrix
 
 

@@ -242,8 +242,8 @@ def test_a_score_is_a_mean_over_blocks(records, sums):
 def test_a_search_is_charged_once_whatever_it_tries(records):
     ledger, own = PrivacyLedger(epsilon=2.0), PrivacyLedger(epsilon=100.0)
     search = odd_search(
-        estimator=make_pipeline(PCA(2), Charging(ledger=own)), grid={"charging__quality": Only(0.5)},
-        n_blocks=3, ledger=ledger, random_state=None,
+        estimator=make_pipeline(PCA(2), Charging(ledger=own)),
+        grid={"charging__quality": Only(0.5)}, n_blocks=3, ledger=ledger, random_state=None,
     )  # fmt: skip
     X, y = records
     search.fit(X, y)
@@ -559,8 +559,8 @@ def test_sensitive_features_and_groups_are_routed(records, sums):
         groups=FoundGroups(small="merge"), method=FreeSupport(n_support=5), random_state=0
     )
     search = odd_search(
-        estimator=make_pipeline(repair, LogisticRegression()), grid={"logisticregression__C": [1, 2]},
-        n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
+        estimator=make_pipeline(repair, LogisticRegression()),
+        grid={"logisticregression__C": [1, 2]}, n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
     )  # fmt: skip
     with config_context(enable_metadata_routing=True):
         search.fit(X, y, sensitive_features=y, groups=np.arange(N) // 2)

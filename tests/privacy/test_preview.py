@@ -97,7 +97,7 @@ CASES = {
         (TABLE[["a", "c"]], LABELS), 2, {"group_sizes": [N // 2, N // 2]},
     ),
     "search": Case(
-        PrivateSearchCV(DummyClassifier(), {"strategy": ["prior", "uniform"]}, n_iter=2, n_blocks=3, cv=2),
+        PrivateSearchCV(DummyClassifier(), {"constant": [0, 1]}, n_iter=2, n_blocks=3, cv=2),
         (NUMBERS, LABELS),
     ),
     **{
