@@ -5,7 +5,7 @@ import threading
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -199,6 +199,16 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
             return
         _TOLD.add(told)
     warnings.warn(message, category, stacklevel=level + 1)
+
+
+def warn_of_variants(labels: Iterable) -> None:
+    """Warn of groups whose labels, not private, differ by capitals or blanks alone."""
+    known: dict[str, str] = {}
+    for label in [str(label) for label in labels if isinstance(label, str)]:
+        if (first := known.setdefault(label.strip().lower(), label)) != label:
+            warn_user(
+                f"{first!r} and {label!r} are two groups: make them one if they are the same."
+            )
 
 
 def is_library(frame: FrameType) -> bool:

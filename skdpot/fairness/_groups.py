@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from skdpot._base import warn_user
+from skdpot._base import warn_of_variants, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.privacy.checks import redact_errors, refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
@@ -488,6 +488,7 @@ def find_groups(
     [1, 0, 1]
     """
     counts = Counter(labels.tolist())
+    warn_of_variants(counts)
     small = [label for label in counts if counts[label] < min_group_size or is_unlabelled(label)]
     if small_groups != "drop" and len(labels) < min_group_size:
         raise ValueError(f"n_samples={len(labels)} is fewer than min_size={min_group_size}.")

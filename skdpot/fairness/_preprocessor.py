@@ -702,8 +702,8 @@ def warn_of_numbers(columns: list[Column]) -> None:
         are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
         if not are_codes and all(isinstance(number, float) for number in numbers):
             warn_user(
-                f"column {column.name!r} has numbers as text, which are read as categories: convert "
-                "it first, as by pandas.to_numeric, or name it in categorical_features."
+                f"column {column.name!r} has numbers as text, which are read as categories: make "
+                "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
             )
 
 

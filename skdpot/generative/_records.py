@@ -665,22 +665,19 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
 def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
     """Raise if rules are false for all values that the few columns that they name may have."""
 
-    def named(text: str, columns: Sequence[tables.Column]) -> set[int]:
-        words = [rf"(?<!\w){re.escape(str(column.name))}(?!\w)" for column in columns]
-        return {j for j, word in enumerate(words) if re.search(word, text)}
+    def named(text: str) -> set[Any]:
+        word = r"(?<!\w){}(?!\w)"
+        names = [column.name for column in schema.declared]
+        return {name for name in names if re.search(word.format(re.escape(str(name))), text)}
 
-    # Computed columns have values of others.
-    of_text = {
-        text: named(text, schema.columns) for text in texts if not named(text, schema.computed)
-    }
-    for chosen in filter(None, of_text.values()):
-        columns = tables.TableSchema(tuple(schema.columns[j] for j in sorted(chosen)))
+    for chosen in map(named, texts):
+        columns = tables.TableSchema(tuple(one for one in schema.columns if one.name in chosen))
         shape = [column.n_codes for column in columns.columns]
-        # One real number has a million cells.
-        if math.prod(shape) > 2**21:
+        # Computed columns have values of others. One real number has a million cells.
+        if not len(shape) == len(chosen) > 0 or math.prod(shape) > 2**21:
             continue
         codes = np.indices(shape).reshape(len(shape), -1).T
-        together = Rules(tuple(text for text, of in of_text.items() if of <= chosen))
+        together = Rules(tuple(text for text in texts if named(text) <= chosen))
         within = (np.full(codes.shape, place) for place in (0.001, 0.5, 0.999))
         frames = (frame_of(columns, columns.plain_values(codes, each)) for each in within)
         if not any(together.kept(frame, columns).any() for frame in frames):
@@ -927,11 +924,6 @@ class TableSpace:
                 "target that is not a column of X."
             )
         schema = self.schema
-        table = tables.Table(X)
-        if self.named and table.container != "array" and self.target in table.names:
-            raise ValueError(
-                f"y is the target {self.target!r}, and X has that column as well. Give one of them."
-            )
         codes = tables.read_codes(X, self.table_schema, private=private)
         # Only counts features and keeps their names: values were read above.
         validate_data(estimator, X, skip_check_array=True, reset=reset)
