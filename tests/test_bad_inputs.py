@@ -490,6 +490,11 @@ MISTAKES = {
          "Got 0 instead", "'n_rounds' parameter .* must be an int in the range"),
     ],
     PrivateSearchCV: [
+        ("an error as scorer",
+         lambda b: search(b(), scoring=make_scorer(f1_score, greater_is_better=False)).fit(
+             RECORDS, LABELS
+         ),
+         "is never above 0", r"Choose a range such as \(-1, 0\)"),
         ("no candidates",
          lambda book: search(book(), param_distributions=[]).fit(RECORDS, LABELS),
          "has fewer than two candidates", "Give two or more values, or fit the estimator"),
@@ -802,6 +807,7 @@ FAILING = {
     "pos_label=1 is not": searched(RECORDS, WORDS, scoring="f1"),
     "multi_class must be": searched(RECORDS, THREE, scoring="roc_auc"),
     "could not convert": searched(CITIES, LABELS),
+    "Expected 2D array": searched(LABELS, LABELS),
     "Sparse": searched(sparse.csr_array(RECORDS), LABELS, GaussianNB()),
     "'groups' parameter": searched(RECORDS, LABELS, cv=GroupKFold(2)),
     "none of .*predict_proba": searched(RECORDS, LABELS, LinearSVC(), scoring="neg_brier_score",

@@ -228,7 +228,7 @@ def group_auc(
         raise ValueError(f"estimator must be a classifier, got {type(estimator).__name__}.")
     source = check_random_state(random_state)
     if estimator is None:
-        X, categorical = _as_numbers(X)
+        X, categorical = _as_numbers(table)
         estimator = HistGradientBoostingClassifier(categorical_features=categorical)
         # In fewer than two leaves of the default size, boosting would find nothing.
         estimator.set_params(min_samples_leaf=min(max(len(kept) // 5, 2), 20))
@@ -375,13 +375,12 @@ def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -
     return [values[groups.codes == g].astype(np.float64) for g in range(len(groups.names))]
 
 
-def _as_numbers(X: Any) -> tuple[Any, Any]:
+def _as_numbers(table: Table) -> tuple[Any, Any]:
     """Return data as numbers, and which columns are categorical, or None.
 
     Columns of words and categories are replaced by the positions of their values in order, and are
     categorical unless there are too many values. Missing values are NaN.
     """
-    table = Table(X)
     X = table.X
     if table.container == "array" and X.dtype.kind not in "OcmM":
         return X.toarray() if sparse.issparse(X) else X, None

@@ -59,10 +59,9 @@ def check_bounds(
             "lists in the order of the columns."
         )
     try:
-        if n_features > 1 and (1,) in map(np.shape, bounds):
-            raise ValueError("a list of one number is not for all features")
-        if any(np.asarray(end).dtype.kind in "mM" for end in bounds):
-            raise TypeError("dates would become numbers of any unit")
+        of_one = n_features > 1 and (1,) in map(np.shape, bounds)
+        if of_one or any(np.asarray(end).dtype.kind in "mM" for end in bounds):
+            raise ValueError("a list of one number is not for all features, and dates are none")
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:
