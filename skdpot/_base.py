@@ -357,8 +357,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             # A column of labels would be a feature that tells them. What is made of a column keeps
             # its name, but bands have another type; targets of regressors need not.
             own = getattr(beside, "name", None)
-            is_in_X = isinstance(own, str) and own in names and X[own].dtype == beside.dtype
-            if is_in_X and not is_regressor(self):
+            pair = (beside, X[own]) if isinstance(own, str) and own in names else ()
+            if len({getattr(each, "dtype", None) for each in pair}) == 1 and not is_regressor(self):
                 raise ValueError(f"column {own!r} of X is beside X, too: drop it, or rename one.")
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.

@@ -125,11 +125,8 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
         )
     # Public labels may be looked at, and so may say which groups there are.
     if groups is None:
-        given = tables.public_labels(
-            y,
-            "a record without a group cannot be compared. Remove it, or give these records their "
-            "own label.",
-        )
+        remedy = "a record without a group cannot be compared. Remove it, or give it its own label."
+        given = tables.public_labels(y, remedy)
         names, codes = np.unique(given, return_inverse=True)
     else:
         names, number = tables.declared_labels(groups, "groups")

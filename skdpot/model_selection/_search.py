@@ -393,8 +393,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             # Apart from those of the release, whose number must not decide.
             of = copy.deepcopy(self.param_distributions)
             tried = draw_candidates(of, 64, make_source(0)) if of else []
-            laws = [hasattr(law, "rvs") for part in np.ravel(of) for law in part.values()]
-            if len(set(map(id, tried))) < 2 and not any(laws):
+            may_differ = [hasattr(v, "rvs") for part in np.ravel(of) for v in part.values()]
+            if len(set(map(id, tried))) < 2 and not any(may_differ):
                 raise ValueError(
                     "nothing was charged: param_distributions has fewer than two candidates, so "
                     "that nothing would be chosen. Give two or more values, or fit the estimator."

@@ -445,7 +445,7 @@ def test_labels_and_classes_go_together():
     refuse(make(), r"does not declare: \['retired'\]", table, y.tolist())
     refuse(make(), "y must have one label for each row", X, y[:9])
     refuse(make(), "y is a masked array", X, np.ma.masked_equal(y.to_numpy(), "no"))
-    refuse(make(target=None), "y and classes go together", table, y)
+    refuse(make(target=None), "y and classes go together", table, y.tolist())
 
 
 def test_the_smallest_epsilon_is_named():
