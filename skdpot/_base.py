@@ -312,6 +312,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             If a parameter is wrong, as in a fit.
         """
         n_records = _check_n_records(n_records)
+        shape: tuple[int, ...] = getattr(columns, "shape", ())
+        if len(shape) == 2 and shape[0]:
+            # Rows may be private: nothing is taken from their table.
+            raise ValueError("columns must be a table without rows, such as X[:0].")
         # A clone copies random states, so that later draws of this object do not change.
         estimator = clone(self)
         validate_parameters(estimator)
@@ -537,11 +541,10 @@ def count_columns(columns: Any, default: int | None = None) -> int:
         return int(default)
     if isinstance(columns, Integral) and int(columns) >= 1:
         return int(columns)
-    # A table with rows may be private: its number of columns is not taken from it.
-    shape = getattr(columns, "shape", None)
-    if shape is not None and len(shape) == 2 and shape[0] == 0:
+    shape: tuple[int, ...] = getattr(columns, "shape", ())
+    if len(shape) == 2:
         return int(shape[1])
-    if shape is None and columns is not None and not isinstance(columns, str):
+    if columns is not None and not isinstance(columns, str):
         return len(list(columns))
     got = "it is missing" if columns is None else f"got an object of {type(columns)}"
     raise ValueError(

@@ -537,8 +537,13 @@ def test_types_of_columns_are_refused_before_the_charge(odd):
         wrong = wrong.astype({"age": "string"})
     if "level" in odd:
         wrong = wrong.astype({"level": "string"})
-    with pytest.raises(ValueError, match=f"column '{next(iter(odd))}'"):
-        table_generator("add_remove", ledger).fit(wrong)
+    name = next(iter(odd))
+    wrong = wrong.astype({name: "Int64"} if wrong[name].dtype == "int64" else {})
+    # No value decides, also not whether there is one.
+    for kept in (True, False):
+        rows = wrong.assign(**{name: wrong[name].where([kept] * len(wrong))})
+        with pytest.raises(ValueError, match=f"column '{name}'"):
+            table_generator("add_remove", ledger).fit(rows)
     assert not ledger.entries()
 
 

@@ -564,8 +564,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if not hasattr(columns, "shape"):
             # Of a number of columns no types are known, so none are refused.
             columns = np.empty((0, count_columns(columns)))
-        if columns.shape[0]:
-            raise ValueError("columns must be a table without rows, such as X[:0].")
         beside = np.empty(0, dtype=object) if self.sensitive_features is None else None
         return self._rows(*self._read(columns, beside), n_records)
 

@@ -185,7 +185,10 @@ def _pandas_copy(rows: Any, name: str) -> Any:
         own = _pandas_copy(used.astype(dtype.categories.dtype), name).array
         # Categories without an order are sorted, as far as they can be.
         own = pd.Categorical(own, categories=own if dtype.ordered else None, ordered=dtype.ordered)
-        return pd.Series(rows.array.set_categories(own.categories), name=rows.name)
+        # Not by pandas, which keeps in the new categories whether there were others.
+        number = {label: code for code, label in enumerate(own.categories)}
+        codes = [number.get(label, -1) for label in rows.tolist()]
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=own.dtype), name=rows.name)
     # Types of Arrow may be nested, or have a dictionary of labels that other rows have.
     nested = isinstance(dtype, pd.ArrowDtype) and dtype.kind not in "biufmMU"
     foreign = type(dtype).__module__.partition(".")[0] != "pandas"

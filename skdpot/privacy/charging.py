@@ -1,5 +1,6 @@
 """Releases before they happen: guarantees, previews of price and error, and the charge."""
 
+import gc
 import importlib
 import math
 import os
@@ -333,6 +334,18 @@ _ADVICE = (
 _spending = threading.Lock()
 # The process in which an accountant was first used: a forked process has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
+
+
+def _find_copies() -> None:
+    """Note in the child of a fork which accountants are copies, used or not."""
+    for each in gc.get_objects() if ACCOUNTANT_MODULE in sys.modules else ():
+        # By its type: an object's own code may run when it is asked for its class.
+        if issubclass(type(each), sys.modules[ACCOUNTANT_MODULE].BudgetAccountant):
+            _process_of.setdefault(each, os.getppid())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_find_copies)
 # The attribute of an accountant with the unit and the relation of what it was charged: it is in
 # copies and pickles of the accountant, as these charges are.
 _MEANING = "_skdpot_meaning"
@@ -372,8 +385,8 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
     # In the child of a fork the copy would start with the parent's total, and go its own way.
     if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
-            "this process was forked after the BudgetAccountant was first used, so the first "
-            "process would not know what is spent here. Nothing is released. Give the estimator an "
+            "this process was forked after the BudgetAccountant was made, so the other would "
+            "not know what is spent here. Nothing is released. Give the estimator an "
             "accountant of this process with set_params(ledger=...), or use threads, or use a "
             "PrivacyLedger, which processes share."
         )

@@ -107,7 +107,7 @@ def refuse_other_order(
 def refuse_dates(name: str, value: Any) -> None:
     """Raise if the type of an array or frame is of dates: they would become numbers of any unit."""
     types = [value.dtype] if hasattr(value, "dtype") else getattr(value, "dtypes", ())
-    if any(str(each).lower().startswith(("date", "duration", "timedelta")) for each in types):
+    if any(str(each).lower().startswith(("date", "duration", "time")) for each in types):
         raise TypeError(f"{name} holds dates or durations: make numbers of them first, as of days.")
 
 

@@ -202,7 +202,6 @@ def release_files(
             # Workers report in any order, and a task may have run twice.
             found = dict(run(work, tasks, "files checked"))
             tokens, n_users, digests = zip(*map(found.get, range(len(files))), strict=True)
-            _warn_of_copies(names, digests)
             claim = {"facts": facts, "sampler": chosen, "names": names}
             keys.write(claim | {"tokens": tokens, "n_users": n_users})
         _check_same_call(keys, facts)
@@ -217,6 +216,8 @@ def release_files(
                 keys.forget()
             raise
         try:
+            if is_new:
+                _warn_of_copies(names, digests)
             _finish(keys, facts, prefix, partial(run, work))
         except BaseException as error:
             error.add_note(

@@ -9,6 +9,7 @@ data.
 import datetime
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -136,10 +137,31 @@ def one_by_one(labels: Any) -> np.ndarray:
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # In other units, dates become integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
+    read = partial(column_or_1d, dtype=object, warn=True)
+    is_column = len(getattr(labels, "shape", (0,))) == 1
     return redact_errors(
-        lambda: column_or_1d(labels, dtype=object, warn=True),
+        lambda: read_in_parts(read, labels, objects([object()])) if is_column else read(labels),
         "labels cannot be read as one for each row.",
     )
+
+
+def read_in_parts(read: Callable[[Any], np.ndarray], values: Any, unread: np.ndarray) -> np.ndarray:
+    """Return what a library reads of private values: `unread` for each on which it raises.
+
+    Dates beyond a calendar and text in no encoding raise in some libraries, in others they panic.
+
+    Examples
+    --------
+    >>> from skdpot.tables._column import objects, read_in_parts
+    >>> read_in_parts(lambda part: objects(map(int, part)), ["1", "x", "2"], objects([None]))
+    array([1, None, 2], dtype=object)
+    """
+    whole = result_of(lambda: read(values), None)
+    if whole is not None or len(values) < 2:
+        return unread[: len(values)] if whole is None else whole
+    middle = len(values) // 2
+    parts = (values[:middle], values[middle:])
+    return np.concatenate([read_in_parts(read, part, unread) for part in parts])
 
 
 def objects(values: Any) -> np.ndarray:
@@ -645,13 +667,18 @@ def numbers_of_dates(values: Any, unit: str) -> tuple[np.ndarray, bool]:
     >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D")
     (array([ 1., nan]), True)
     """
-    if not isinstance(values, np.ndarray):
-        # Local times: a table of one place has its own days.
-        is_zoned = getattr(values.dtype, "time_zone", None) is not None
-        values = (values.dt.replace_time_zone(None) if is_zoned else values).to_numpy()
+
+    def plain(part: Any) -> np.ndarray:
+        if not isinstance(part, np.ndarray):
+            # Local times: a table of one place has its own days.
+            is_zoned = getattr(part.dtype, "time_zone", None) is not None
+            part = (part.dt.replace_time_zone(None) if is_zoned else part).to_numpy()
+        return part.astype(dtype if part.dtype.kind == "M" else object)
+
+    dtype = f"M8[{UNITS[unit]}]"
+    values = read_in_parts(plain, values, np.array(["NaT"], dtype))
     if values.dtype.kind == "M":
-        units = values.astype(f"M8[{UNITS[unit]}]")
-        return np.where(np.isnat(units), np.nan, units.astype(np.int64)), True
+        return np.where(np.isnat(values), np.nan, values.astype(np.int64)), True
     values = values.tolist()
     numbers = [_number_of(value, unit) for value in values]
     # A single value of another kind turns times into objects, so the type of a frame would reveal

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from skdpot.privacy.checks import redact_errors
-from skdpot.tables._column import is_missing, objects
+from skdpot.tables._column import is_missing, objects, read_in_parts
 
 if TYPE_CHECKING:
     from skdpot.tables._column import Column
@@ -70,8 +70,8 @@ class Table:
         if not (sparse.issparse(X) or isinstance(X, np.ndarray)):
             self.X = redact_errors(lambda: rows_as_array(X), "X cannot be read as a table of rows.")
             # As objects, since one text or time makes text or times of all numbers in a list.
-            if self.X.dtype.kind in "USTmM":
-                self.X = np.asarray(X, dtype=object)
+            if self.X.dtype.kind not in "biufO":
+                self.X = rows_as_array(X, object)
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -164,12 +164,16 @@ def kind_of(column: Any) -> str:
 def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
     """Return rows as an array, of objects if a cell is a list, or cannot be read."""
     try:
-        return np.asarray(rows, dtype=dtype)
+        array = np.asarray(rows, dtype=dtype)
+        # Cells that are all lists make a further dimension, and one that is none makes none.
+        if array.ndim < 3:
+            return array
     except Exception:
-        listed = [list(row) for row in rows]
-        if len(set(map(len, listed))) != 1:
-            raise
-        return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
+        array = None
+    listed = [list(row) for row in rows]
+    if len(set(map(len, listed))) != 1:
+        raise ValueError("rows must have equal lengths")
+    return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
 
 
 def library_of(kind: type, names: Container[str] = ("DataFrame", "Table")) -> str:
@@ -236,9 +240,13 @@ def plain_values(column: Any) -> np.ndarray:
             column = column.astype(f"{dtype.kind}8[us]")
         values = column.tolist()
     else:
-        series = _in_narwhals(column)
-        values = series.to_list() if isinstance(series, nw.Series) else list(column)
+        unread = objects([object()])
+        values = read_in_parts(_entries, _in_narwhals(column), unread).tolist()
     return objects([_plain_value(value) for value in values])
+
+
+def _entries(column: Any) -> np.ndarray:
+    return objects(column.to_list() if isinstance(column, nw.Series) else column)
 
 
 def _plain_value(value: Any) -> Any:

@@ -92,17 +92,20 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
     for column in schema.columns:
         position = names.index(column.name)
         if column.kind == NUMERIC:
-            read, problem = _numbers_in(table, position, column)
-            if problem and not private:
+            read, are_valid, wrong = _numbers_in(table, position, column)
+            if private:
+                # What such types hold may be numbers, or dates; text alone is none. The type alone
+                # decides, also where all values are missing.
+                held = "biufO" if column.unit is None else "MUO"
+                are_valid = table.kind(position) in held
+            elif not are_valid:
                 # Such a column causes no further complaint.
                 read = np.full(len(table), column.low)
-            # What such types hold may be numbers, or dates; text alone is none.
-            is_mistyped = table.kind(position) not in ("biufO" if column.unit is None else "MUO")
+            problems += [] if are_valid else [wrong]
         else:
-            read, is_mistyped = _frames.labels_in(table.column(position)), True
-            problem = column.type_problems(table.kind(position))
+            read = _frames.labels_in(table.column(position))
+            problems += column.type_problems(table.kind(position))
         values.append(read)
-        problems += problem if is_mistyped or not private else []
     return values, problems
 
 
@@ -143,8 +146,8 @@ def _check_names(names: list, declared: list) -> None:
 # ------------------
 
 
-def _numbers_in(table: _frames.Table, j: int, column: Column) -> tuple[np.ndarray, list[str]]:
-    """Return a column as doubles, and the problem of values that are no numbers, in a list.
+def _numbers_in(table: _frames.Table, j: int, column: Column) -> tuple[np.ndarray, bool, str]:
+    """Return a column as doubles, whether its values are numbers, and the problem if not.
 
     Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
     declared.
@@ -162,7 +165,7 @@ def _numbers_in(table: _frames.Table, j: int, column: Column) -> tuple[np.ndarra
             "Convert text to numbers first, as by pandas.to_numeric; dates have dates as bounds, "
             "in the schema"
         )
-    return numbers, [] if are_valid else [wrong]
+    return numbers, are_valid, wrong
 
 
 def as_numbers(X: Any) -> Any:
@@ -551,6 +554,11 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
         raise ValueError("groups is a masked array: give the person of each row, without a mask.")
     if not isinstance(groups, Iterable):
         groups = ()
+    # They are rounded where they are read, so that two people would become one.
+    if _frames.kind_of(groups) in "mM" or str(getattr(groups, "dtype", "")).startswith("Time"):
+        raise ValueError(
+            "groups names people by dates or times: give names as text, or as numbers."
+        )
     # One by one: a person of another type changes none of the others.
     values = _frames.plain_values(groups if hasattr(groups, "dtype") else objects(groups))
     if values.ndim != 1 or len(values) != n_rows:

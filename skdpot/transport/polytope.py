@@ -56,7 +56,7 @@ def check_cost_matrix(cost_matrix):
             f"{cost_matrix.shape}."
         )
     if not np.isfinite(cost_matrix).all():
-        raise ValueError("cost_matrix contains NaN or infinity. All must be finite: write large costs.")
+        raise ValueError("cost_matrix contains NaN or infinity: it must be finite, if large.")
     return cost_matrix
 
 

@@ -190,6 +190,17 @@ def test_the_number_of_cells_has_about_the_least_error():
     assert errors[chosen] <= 1.25 * min(errors.values())
 
 
+def test_the_number_of_cells_is_that_of_public_numbers():
+    """Sizes of groups are private: a table of one group has as many cells as any other."""
+    (X, y), other = two_groups(3000), two_groups(3000)[0]
+    other[:, 1] = 0.0
+    cells = [
+        [len(way.quantiles.values) for way in private().fit(rows, y)._fitted[1].groups]
+        for rows in (X, other)
+    ]
+    assert cells[0] == cells[1]
+
+
 def test_ranks_and_quantiles_of_cells_are_inverse():
     edges = np.array([0.0, 1.0, 3.0, 4.0])
     distribution = GroupDistribution.from_cells(edges, np.array([0.3, 0.3, 0.4]))

@@ -203,7 +203,7 @@ def test_nothing_but_counts_depends_on_a_record(rng):
 
 def test_what_is_planned_follows_from_types_alone(rng):
     one, other = rows_of(rng, 40), rows_of(rng, 60).assign(f=np.nan, t="?", i=5)
-    previews = [str(found_by().preview(50, rows)) for rows in (one, other, one[:0])]
+    previews = [str(found_by().preview(50, rows)) for rows in (one[:0], other[:0])]
     assert len(set(previews)) == 1
 
 

@@ -199,6 +199,9 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
         people = (wrong * len(rows))[: len(rows)]
         assert "202" not in refused("values of different types", rows, people)
     refused("another index", rows, users[::-1])
+    # Times are rounded where they are read: two people would be one.
+    times = np.datetime64("2020-01-01", "ns") + users.to_numpy(dtype="m8[ns]")
+    refused("by dates or times", rows, times)
     refused("masked array", rows, np.ma.masked_equal(users, 3))
     refused("X has no column 'name'", X, "name")
     refused("groups are for tables", X[["stars"]].to_numpy(), users, schema=None, model="auto")

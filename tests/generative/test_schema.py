@@ -506,3 +506,49 @@ def test_a_moment_in_nanoseconds_changes_no_other_record():
     early, late = np.datetime64("1600-01-01", "D"), np.datetime64("2020-01-01", "D")
     plain = read_codes([[early], [late]], schema)
     assert (read_codes([[early], [late.astype("M8[ns]")]], schema) == plain).all()
+
+
+def of_arrow(odd, kind):
+    """Return a column of three whole numbers, the last of which may be odd, read as a type."""
+    return pa.table({"x": pa.array([0, 10**9, odd], pa.int64()).view(kind)})
+
+
+def of_bytes(last):
+    parts = [None, pa.py_buffer(np.arange(4, dtype=np.int32)), pa.py_buffer(b"ab" + last)]
+    return pa.table({"x": pa.Array.from_buffers(pa.string(), 3, parts)})
+
+
+LARGEST = 2**63 - 1
+UNREADABLE = {
+    "text in no encoding": (of_bytes(b"a"), of_bytes(b"\xff")),
+    "a year beyond all": (of_arrow(0, pa.timestamp("s")), of_arrow(LARGEST, pa.timestamp("s"))),
+    "a year beyond all in a zone": tuple(
+        of_arrow(odd, pa.timestamp("us", "Asia/Tokyo")) for odd in (0, LARGEST)
+    ),
+    "rows of lists": ([[[1]], [[2]], [3]], [[[1]], [[2]], [[3]]]),
+    "complex": ([[1], [5], [7]], [[1], [5], [7j]]),
+}
+
+
+@pytest.mark.parametrize("library", ["as it is", "pandas", "polars"])
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_value_that_no_library_reads_changes_no_other_record(name, library):
+    plain, odd = UNREADABLE[name]
+    if library != "as it is":
+        if isinstance(plain, list) or (library == "polars" and name.startswith("text")):
+            pytest.skip("no such rows in this library")
+        types = {"types_mapper": pd.ArrowDtype}
+        plain, odd = (
+            table.to_pandas(**types) if library == "pandas" else pl.from_arrow(table)
+            for table in (plain, odd)
+        )
+    days = {"bounds": ("1960-01-01", "2030-01-01")}
+    for declared in (days, {"bounds": (0, 9), "integer": True}, {"categories": ["a", "b"]}):
+        schema = read_schema({"x": declared | {"missing": True}})
+        codes = []
+        for table in (plain, odd):
+            try:
+                codes.append(read_codes(table, schema, private=True)[:2].tolist())
+            except ValueError as error:
+                codes.append(str(error))
+        assert codes[0] == codes[1]

@@ -192,8 +192,11 @@ def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
 
 @pytest.mark.experiment
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
-def test_forks_do_not_spend_copies_of_a_budget():
-    script = """
+@pytest.mark.parametrize("is_used", [True, False])
+def test_forks_do_not_spend_copies_of_a_budget(is_used):
+    script = (
+        f"is_used = {is_used}"
+        + """
 import os
 import numpy as np
 from skdpot import KLProjectionSampler
@@ -201,6 +204,8 @@ from skdpot.privacy import BudgetAccountant
 X = np.eye(3)
 ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
 sampler = KLProjectionSampler(0.25, ledger=ledger).fit(X)
+if is_used:
+    sampler.transform(X)
 child = os.fork()
 if not child:
     try:
@@ -212,9 +217,10 @@ if not child:
     os._exit(2)
 status = os.waitpid(child, 0)[1]
 sampler.transform(X)
-assert ledger.total() == (0.25, 0.0)
+assert ledger.total()[0] == 0.25 + 0.25 * is_used
 raise SystemExit(os.waitstatus_to_exitcode(status))
 """
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=120
     )

@@ -190,9 +190,17 @@ def test_what_is_wrong_is_said_in_words(case):
         case.preview(unknown=1)
 
 
+@each_case
+def test_a_table_with_rows_is_never_read_by_a_preview(case):
+    """Rows may be private: what their table says is not taken from it."""
+    with pytest.raises(ValueError, match="without rows"):
+        case.estimator.preview(N, case.data[0], **case.options)
+
+
 def test_columns_are_a_number_names_or_a_table_without_rows():
     distance = PrivateSinkhornDistance(1.0, bounds=([0, 0], [1, 2]))
-    told = {str(distance.preview(50, c)) for c in (2, ["a", "b"], np.empty((0, 2)), None)}
+    given = (2, ["a", "b"], TABLE.columns[:2], np.empty((0, 2)), None)
+    told = {str(distance.preview(50, c)) for c in given}
     assert len(told) == 1
     for wrong in ("ab", 0, np.zeros((3, 2)), 1.5):
         with pytest.raises((ValueError, TypeError)):

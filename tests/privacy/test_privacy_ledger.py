@@ -311,7 +311,9 @@ class TestPartitions:
     ):
         ledger, parts = self.parts(neighbouring, fixed_key=fixed_key)
         for name, epsilon in [("north", 0.3), ("south", 0.25), ("west", 0.1), ("south", 0.25)]:
+            quoted = parts[name].quote(PureDpEvent(epsilon), unit="record")
             parts[name].charge(PureDpEvent(epsilon), **RECORD)
+            assert ledger.spent() == quoted
         assert ledger.spent()[0] == pytest.approx(spent)
         assert parts["west"].spent() == ledger.spent()
         ledger.charge(PureDpEvent(0.1), **RECORD)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -224,6 +225,11 @@ def test_files_with_the_same_content_have_different_noise(tmp_path, kind, random
     for source in setting.sources[1:]:
         source.write_bytes(setting.sources[0].read_bytes())
     sampler = kind(2.0, random_state=random_state).fit(np.ones((1, 5)))
+    # A refusal, which costs nothing, does not say whether users are equal.
+    with warnings.catch_warnings(), pytest.raises(BudgetExceededError):
+        warnings.simplefilter("error")
+        small = PrivacyLedger(1.0, path=tmp_path / "small", allow_seeded=True)
+        setting.release(sampler=sampler, ledger=small)
     with pytest.warns(UserWarning, match="users-2.npy: exact copies of other files"):
         setting.release(sampler=sampler)
     assert len(set(setting.contents().values())) == 3
