@@ -290,7 +290,7 @@ MISTAKES = {
     ],
     PrivateSinkhornDistance: [
         ("groups that are left in X", lambda b: distance(b()).fit(AGES.assign(year=1), ONES),
-         "column 'year' of X is beside X, too", "drop it, or rename one"),
+         "column 'year' is in X and beside it", "drop it from X, or rename it"),
         ("a frame as bounds",
          lambda book: distance(book(), bounds=pd.DataFrame([[0, 0], [1, 1]])).fit(X, GROUP),
          r"must be a pair \(low, high\)", "or as two lists in the order of the columns"),
@@ -338,7 +338,7 @@ MISTAKES = {
          lambda book: private_repair(book(), sensitive_features=None).fit(
              PEOPLE, sensitive_features=SEX
          ),
-         "column 'sex' of X is beside X, too", "drop it, or rename one"),
+         "column 'sex' is in X and beside it", "drop it from X, or rename it"),
         ("a new group",
          lambda book: fitted_repair().transform(NUMBERS, sensitive_features=["x"] * 60),
          "neither declared nor in the fit: 'x'", r"unknown='nearest'\) .* leave out"),
@@ -404,7 +404,7 @@ MISTAKES = {
     DPSinkhornGenerator: [
         ("labels that are left in X",
          lambda b: of_tables(b(), classes=["Oslo", "Rome"]).fit(TABLE, TABLE["city"]),
-         "column 'city' of X is beside X, too", "drop it, or rename one"),
+         "column 'city' is in X and beside it", "drop it from X, or rename it"),
         ("None among the categories of a schema",
          lambda b: of_tables(b(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}).fit(TABLE),
          "none of them missing", "with 'missing': True where values may be missing"),
