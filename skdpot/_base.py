@@ -363,7 +363,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             own = getattr(beside, "name", None)
             pair = (beside, X[own]) if isinstance(own, str) and own in names else ()
             if len({getattr(each, "dtype", None) for each in pair}) == 1 and not is_regressor(self):
-                raise ValueError(f"column {own!r} is in X and beside it: drop it from X, or rename it.")
+                raise ValueError(
+                    f"column {own!r} is in X and beside it: drop it from X, or rename it."
+                )
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):
