@@ -4,6 +4,7 @@ One odd value is planted in one record. Fits with and without it are refused ali
 print the same and are charged alike. A room adds an estimator by one entry in ``CASES``.
 """
 
+import decimal
 import math
 import re
 import sys
@@ -27,11 +28,13 @@ from sklearn.utils import get_tags
 import skdpot
 from skdpot import (
     DPSinkhornGenerator,
+    FairBarycenterPreprocessor,
     PrivacyLedger,
     PrivateADMMTransport,
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
+from skdpot.fairness import FreeSupport
 from skdpot.generative import NetworkTraining, TableSketch
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 from tests.quick import first_quick
@@ -547,6 +550,58 @@ def test_types_of_columns_are_refused_before_the_charge(odd):
     assert not ledger.entries()
 
 
+class Label(str):
+    """A label that is told with what it is compared."""
+
+    __hash__, shown = str.__hash__, []
+
+    def __eq__(self, other):
+        self.shown.append(str(other))
+        return False
+
+
+class OwnSketch(TableSketch):
+    def _read(self, estimator, X, *args, **kwargs):
+        Label.shown += X["sex"].tolist()
+
+
+class OwnSupport(FreeSupport):
+    pass
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda own, ledger: generator(
+            "replace_one", ledger, schema={"sex": ["f", own]}, model=TableSketch(8, n_iter=1)
+        ).fit(table(None)[["sex"]]),
+        lambda own, ledger: generator("replace_one", ledger, bounds=(0, 1), classes=["f", own]).fit(
+            POINTS, SIDES
+        ),
+        lambda own, ledger: private_distance(ledger, groups=["f", own]).fit(POINTS, SIDES),
+        lambda own, ledger: FairBarycenterPreprocessor(
+            epsilon=5.0, categories={"sex": ["f", own]}, groups=["f", "m"], ledger=ledger
+        ).fit(table(None)[["sex"]], sensitive_features=SIDES),
+        lambda own, ledger: table_generator("replace_one", ledger, model=OwnSketch()).fit(
+            table(None)
+        ),
+        lambda own, ledger: FairBarycenterPreprocessor(
+            epsilon=5.0, bounds=(0, 1), groups=["f", "m"], ledger=ledger, method=OwnSupport()
+        ).fit(POINTS, sensitive_features=SIDES),
+    ],
+)
+def test_classes_of_the_analyst_see_no_record_before_the_charge(fit):
+    ledger = PrivacyLedger(1e6, 0.5, neighbouring="replace_one")
+    Label.shown.clear()
+    try:
+        # Some parameters are made plain text.
+        fit(Label("m"), ledger)
+    except TypeError as error:
+        assert re.search("be text, numbers, truth values|of a derived class", str(error))
+        assert not ledger.entries()
+    assert not {"f", "m"} & set(Label.shown)
+
+
 def test_text_as_a_type_is_refused_where_numbers_are_wanted():
     numbers, words = POINTS.astype(str), POINTS.astype(str)
     words[ROW, 1] = "x"
@@ -555,6 +610,15 @@ def test_text_as_a_type_is_refused_where_numbers_are_wanted():
             for made in (generator("add_remove", None, bounds=(0, 1)), distance(None)):
                 with pytest.raises(ValueError, match="X holds text"):
                     made.fit(rows.astype(kind), *([SIDES] if hasattr(made, "metric") else []))
+
+
+def test_a_comparison_of_decimal_numbers_leaves_no_flag():
+    context = decimal.getcontext()
+    context.clear_flags()
+    labels = np.array([77.0, *[1.0] * (len(SIDES) - 1)], dtype=object)
+    fit = generator("add_remove", None, bounds=(0, 1), classes=[Decimal("77"), Decimal("1")]).fit
+    fit(POINTS, labels)
+    assert not any(context.flags.values())
 
 
 def test_a_record_that_is_read_by_rule_is_that_of_the_rule():

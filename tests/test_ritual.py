@@ -427,7 +427,7 @@ WRONG_LEDGERS = {
         "a part of the data",
     ),
     "neither ledger nor accountant": (lambda: "book", TypeError, "ledger must be None"),
-    "another process": (accountant_of_another_process, RuntimeError, "was forked"),
+    "another process": (accountant_of_another_process, RuntimeError, "is of one process"),
 }  # fmt: skip
 
 

@@ -640,6 +640,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the method of the parameter, or raise if it is wrong."""
         by_name = {"auto": automatic, "support": FreeSupport, "conditional": ConditionalRepair}
         method = by_name[self.method]() if isinstance(self.method, str) else self.method
+        if self.epsilon is not None and type(method) not in (FreeSupport, ConditionalRepair):
+            raise TypeError(
+                f"method is a {type(method).__name__}: the code of a derived class would read "
+                "private rows before the charge. Take a class of skdpot.fairness."
+            )
         validate_parameters(method)
         return method
 

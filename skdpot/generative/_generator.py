@@ -454,6 +454,11 @@ class DPSinkhornGenerator(BaseGenerator):
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
+        if type(model) not in (TableSketch, ImageSketch, VectorSketch):
+            raise TypeError(
+                f"model is a {type(model).__name__}: code of a derived class would read private "
+                "records before the charge. Take a class of skdpot.generative."
+            )
         model._check(self)
         if by_person and (is_auto(self) or not isinstance(model, TableSketch)):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")

@@ -4,8 +4,6 @@ A container may hold values of rows that are not in it: labels of an index or ca
 has, the memory of a larger array, the width of its longest text.
 """
 
-import datetime
-import decimal
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from skdpot.privacy.checks import redact_errors
-from skdpot.tables import Table, library_of, make_table, objects, take_columns, take_rows
-
-# Types of values that are kept as they are: they cannot be changed, and refer to no others.
-_KEPT: set[type] = {type(None), bool, int, float, complex, str, bytes, decimal.Decimal}
-_KEPT |= {datetime.date, datetime.datetime, datetime.time, datetime.timedelta}
-_KEPT |= set(np.sctypeDict.values()) - {np.void, np.object_}
-
+from skdpot.tables import Table, is_plain, library_of, make_table, objects, take_columns, take_rows
 
 # Types of tables that are copied; subclasses, such as those of geopandas, as plain ones.
 _FRAMES = ("DataFrame", "Series")
@@ -147,9 +139,7 @@ def _is_list(rows: Any) -> bool:
 
 def _kept(value: Any) -> Any:
     """Return a value that refers to no others, or raise."""
-    kind = type(value)
-    of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
-    if kind in _KEPT or (kind.__module__[:6] == "pandas" and kind.__name__ in of_pandas):
+    if is_plain(value):
         return value
     # A list or dictionary in a cell may hold rows of others, as do objects of any other type.
     raise TypeError("an object may refer to other records")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpot import tables
 from skdpot.privacy.checks import check_count
 
 _FORMAT = "skdpot agreement 1"
@@ -122,13 +123,14 @@ class Agreement:
 
     def _arranged(self, X: Any) -> Any:
         """Return rows with the agreed columns, which names put in order; or raise."""
-        names = list(getattr(X, "columns", ()))
-        if isinstance(self.columns, list) and set(names) == set(self.columns):
-            return X[self.columns]
-        if isinstance(self.columns, list) or np.shape(X)[1:] != (self.columns,):
-            found = names or f"an array of shape {np.shape(X)}"
+        table = tables.Table(X)
+        names, is_named = table.names, table.container != "array"
+        if isinstance(self.columns, list) and is_named and set(names) == set(self.columns):
+            return tables.take_columns(table.X, [names.index(name) for name in self.columns])
+        if isinstance(self.columns, list) or len(names) != self.columns:
+            found = names if is_named else f"an array of {len(names)} columns"
             raise ValueError(f"the agreement is about the columns {self.columns}; got {found}.")
-        return X
+        return table.X
 
     @classmethod
     def from_text(cls, text: str) -> "Agreement":

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import math
+import multiprocessing
 import os
 import sys
 import threading
@@ -382,13 +383,14 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
             "ledger must be None, a skdpot.PrivacyLedger or a diffprivlib BudgetAccountant "
             f"(skdpot.privacy.BudgetAccountant), {_instead_of_ledger(ledger)}"
         )
-    # In the child of a fork the copy would start with the parent's total, and go its own way.
-    if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
+    # A copy, by a fork or in a worker process, would start with the parent's total, and go its own
+    # way. Whether it is one cannot be seen of an accountant that was never used.
+    is_worker = multiprocessing.parent_process() is not None
+    if is_worker or _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
-            "this process was forked after the BudgetAccountant was made, so the other would "
-            "not know what is spent here. Nothing is released. Give the estimator an "
-            "accountant of this process with set_params(ledger=...), or use threads, or use a "
-            "PrivacyLedger, which processes share."
+            "a BudgetAccountant is of one process: in a worker or forked process it may be a copy, "
+            "and the first process would not know what is spent here. Nothing is released. Use "
+            "threads, or a PrivacyLedger, which processes share."
         )
     _check_meaning(ledger, plan)
     if plan.source.seeded:

@@ -1,6 +1,7 @@
 """Values from outside: checks that may raise; private values and foreign code, which may not."""
 
 import contextlib
+import decimal
 import io
 import logging
 import math
@@ -337,8 +338,8 @@ def silence() -> Iterator[None]:
                 _undo.enter_context(warnings.catch_warnings(record=True))
                 warnings.simplefilter("ignore")
             _inside.add(me)
-        # Settings of floating-point errors are those of a thread, and not of the process.
-        with np.errstate():
+        # Settings and flags of numbers are those of a thread, and not of the process.
+        with np.errstate(), decimal.localcontext():
             yield
     finally:
         # Where one is interrupted, the other leaves: otherwise all that follows would be heard.

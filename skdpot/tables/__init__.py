@@ -11,6 +11,7 @@ from skdpot.tables._column import (
     column_index,
     declared_labels,
     is_missing,
+    is_plain,
     label_codes,
     objects,
     one_by_one,

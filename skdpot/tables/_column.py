@@ -7,9 +7,12 @@ data.
 """
 
 import datetime
+import decimal
 import math
 import re
-from collections.abc import Callable
+import sys
+import zoneinfo
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,6 +26,10 @@ from skdpot.privacy.checks import number_of_label, redact_errors, result_of, to_
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
+# Types of values that run no code of others, cannot be changed, and refer to no other values.
+_PLAIN: set[type] = {type(None), bool, int, float, complex, str, bytes, decimal.Decimal}
+_PLAIN |= {datetime.date, datetime.datetime, datetime.time, datetime.timedelta}
+_PLAIN |= set(np.sctypeDict.values()) - {np.void, np.object_}
 
 
 def check_bounds(
@@ -89,11 +96,18 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
     try:
         names = np.asarray(labels)
         given = one_by_one(labels if names.ndim == 1 else ())
+        for label in given.tolist():
+            for part in label if type(label) is tuple else (label,):
+                # Its own code would be asked whether private values are equal to it.
+                if not is_plain(part) and type(part).__hash__ is not None:
+                    raise NotImplementedError
         number = {label: g for g, label in enumerate(given.tolist())}
         different = names.ndim == 1 and len(number) == len(given)
         different = different and all(label == label for label in number)
     except (TypeError, ValueError):
         different = False
+    except NotImplementedError:
+        raise TypeError(f"{name} must be text, numbers, truth values or dates.") from None
     # Raised outside of the handler, so that an error that may quote labels is not its context.
     if not different:
         raise ValueError(
@@ -131,16 +145,19 @@ def one_by_one(labels: Any) -> np.ndarray:
     >>> one_by_one([1, "a"])
     array([1, 'a'], dtype=object)
     """
-    if isinstance(labels, list | tuple):
-        return objects(labels)
     dtype = getattr(labels, "dtype", None)
+    is_of_library = dtype is not None or type(labels).__module__.partition(".")[0] == "pyarrow"
+    is_other = isinstance(labels, Iterable) or hasattr(labels, "__getitem__")
+    if is_other and not (is_of_library or isinstance(labels, str | bytes)):
+        # NumPy makes a table of labels that are all lists, and no column of a library has these.
+        return objects(labels)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # In other units, dates become integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
     read = partial(column_or_1d, dtype=object, warn=True)
     is_column = len(getattr(labels, "shape", (0,))) == 1
     return redact_errors(
-        lambda: read_in_parts(read, labels, objects([object()])) if is_column else read(labels),
+        lambda: read_in_parts(read, labels, objects([None])) if is_column else read(labels),
         "labels cannot be read as one for each row.",
     )
 
@@ -162,6 +179,24 @@ def read_in_parts(read: Callable[[Any], np.ndarray], values: Any, unread: np.nda
     middle = len(values) // 2
     parts = (values[:middle], values[middle:])
     return np.concatenate([read_in_parts(read, part, unread) for part in parts])
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is a number, text, date or such, and of no class derived from these.
+
+    Examples
+    --------
+    >>> from skdpot.tables import is_plain
+    >>> is_plain("a"), is_plain(["a"])
+    (True, False)
+    """
+    kind, zone = type(value), getattr(value, "tzinfo", None)
+    if zone is not None and type(zone) not in (datetime.timezone, zoneinfo.ZoneInfo):
+        return False
+    of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
+    # A name alone may be that of any class.
+    is_of_pandas = sys.modules.get(kind.__module__.partition(".")[0]) is sys.modules.get("pandas")
+    return kind in _PLAIN or (is_of_pandas and kind.__name__ in of_pandas)
 
 
 def objects(values: Any) -> np.ndarray:

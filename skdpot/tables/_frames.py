@@ -240,13 +240,17 @@ def plain_values(column: Any) -> np.ndarray:
             column = column.astype(f"{dtype.kind}8[us]")
         values = column.tolist()
     else:
-        unread = objects([object()])
-        values = read_in_parts(_entries, _in_narwhals(column), unread).tolist()
+        values = entries_of(column, object()).tolist()
     return objects([_plain_value(value) for value in values])
 
 
-def _entries(column: Any) -> np.ndarray:
-    return objects(column.to_list() if isinstance(column, nw.Series) else column)
+def entries_of(column: Any, unread: Any = None) -> np.ndarray:
+    """Return the entries of a series or sequence as they are, `unread` for what raises."""
+
+    def read(part: Any) -> np.ndarray:
+        return objects(part.to_list() if isinstance(part, nw.Series) else part)
+
+    return read_in_parts(read, _in_narwhals(column), objects([unread]))
 
 
 def _plain_value(value: Any) -> Any:

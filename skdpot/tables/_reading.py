@@ -22,7 +22,6 @@ from skdpot.tables._column import (
     declared_labels,
     is_missing,
     numbers_of_dates,
-    objects,
     one_by_one,
 )
 from skdpot.tables._schema import TableSchema
@@ -188,6 +187,9 @@ def as_numbers(X: Any) -> Any:
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
         kinds = {table.kind(position) for position in range(len(table.names))}
+        # Decimal numbers of Arrow are objects elsewhere.
+        types = (str(table.dtype(j)).lower() for j in range(len(table.names)))
+        kinds |= {"O"} if any("decimal" in each for each in types) else set()
     # The type is public, and holds no numbers whatever its values are.
     if kinds & set("UST"):
         raise ValueError("could not convert a type of text")
@@ -554,13 +556,16 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
         raise ValueError("groups is a masked array: give the person of each row, without a mask.")
     if not isinstance(groups, Iterable):
         groups = ()
-    # They are rounded where they are read, so that two people would become one.
-    if _frames.kind_of(groups) in "mM" or str(getattr(groups, "dtype", "")).startswith("Time"):
+    # These are rounded where they are read, or made, so that two people would become one.
+    kind = str(getattr(groups, "dtype", getattr(groups, "type", ""))).lower()
+    if kind.startswith(("time", "date", "duration", "float16", "float32", "float[", "half", "<m")):
         raise ValueError(
-            "groups names people by dates or times: give names as text, or as numbers."
+            "groups names people by dates, times or short floating-point numbers: give names as "
+            "text, or as numbers."
         )
     # One by one: a person of another type changes none of the others.
-    values = _frames.plain_values(groups if hasattr(groups, "dtype") else objects(groups))
+    is_column = hasattr(groups, "dtype") and not isinstance(groups, np.ndarray)
+    values = _frames.entries_of(groups) if is_column else one_by_one(groups)
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     number: dict[Any, int] = {}
@@ -582,12 +587,17 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
 def _code_of(value: Any, number: dict[Any, int]) -> int:
     """Return the number of a person, a new one for a new person, and -1 for no name."""
     try:
-        # One missing value makes doubles of all integers, which round longer ones.
-        if is_missing(value) or (isinstance(value, float) and abs(value) >= 2**53):
-            return -1
-        return number.setdefault(value, len(number))
+        return -1 if _names_nobody(value) else number.setdefault(value, len(number))
     except Exception:
         return -1
+
+
+def _names_nobody(value: Any) -> bool:
+    # Parts that are missing are unequal, so that each row would be a person.
+    if isinstance(value, tuple | frozenset):
+        return any(map(_names_nobody, value))
+    # One missing value makes doubles of all integers, which round longer ones.
+    return is_missing(value) or (isinstance(value, float) and abs(value) >= 2**53)
 
 
 def _kind_of(person: Any) -> Any:

@@ -535,8 +535,6 @@ class Curious(str):
 def test_a_declared_label_is_compared_with_rows_after_the_charge(name, capfd):
     Curious.seen, Curious.book = [], ledger()
     declared = {"groups": [Curious("f"), "m"], "ledger": Curious.book}
-    if name in REPAIRS:
-        declared["categories"] = {"c": [Curious("p"), "q"], "d": [1, 2]}
     fair = MAKE[name]().set_params(**declared)
     frame = TABLE.assign(g=objects(np.where(TABLE["g"] == 1, "f", "m").tolist()))
     fitted(lambda: fair, frame, TARGETS)

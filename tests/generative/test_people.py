@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
@@ -16,6 +17,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch, _table
 from skdpot.generative._records import weigh_rows
+from skdpot.tables import person_codes
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 from tests.quick import first_quick
@@ -199,9 +201,19 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
         people = (wrong * len(rows))[: len(rows)]
         assert "202" not in refused("values of different types", rows, people)
     refused("another index", rows, users[::-1])
+    # A name with a missing part equals none, not even itself: each row would be a person.
+    names = [("a", np.nan), ("a", 1), (("a", None), 2), ("a", 1)]
+    assert person_codes(names, 4, leave_out=True)[0].tolist() == [-1, 0, -1, 0]
+    # Nor does a missing name change others; names that cannot be read are nobody.
+    long = pd.Series(pd.Categorical([2**60, 2**60 + 1, None, 2**60]))
+    assert person_codes(long, 4, leave_out=True)[0].tolist() == [0, 1, -1, 0]
+    parts = [None, pa.py_buffer(np.arange(4, dtype=np.int32)), pa.py_buffer(b"a\xff\xfe")]
+    unread = pa.chunked_array([pa.Array.from_buffers(pa.string(), 3, parts)])
+    assert person_codes(unread, 3, leave_out=True)[0].tolist() == [0, -1, -1]
     # Times are rounded where they are read: two people would be one.
     times = np.datetime64("2020-01-01", "ns") + users.to_numpy(dtype="m8[ns]")
-    refused("by dates or times", rows, times)
+    refused("by dates, times or short", rows, times)
+    assert len(person_codes(list(times), len(rows))[1]) == users.nunique()
     refused("masked array", rows, np.ma.masked_equal(users, 3))
     refused("X has no column 'name'", X, "name")
     refused("groups are for tables", X[["stars"]].to_numpy(), users, schema=None, model="auto")

@@ -1,5 +1,6 @@
 """Tables as their schema declares them: read, refused, and made of codes."""
 
+import collections
 import datetime
 import json
 import math
@@ -10,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.tables import Table, read_codes, read_columns, read_schema, write_table
+from skdpot.tables import Table, one_by_one, read_codes, read_columns, read_schema, write_table
 
 SCHEMA = {
     "age": range(17, 91),
@@ -552,3 +553,18 @@ def test_a_value_that_no_library_reads_changes_no_other_record(name, library):
             except ValueError as error:
                 codes.append(str(error))
         assert codes[0] == codes[1]
+
+
+class Columns(list):
+    """Labels in a container of nobody's library."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(list(self), dtype=dtype)
+
+
+@pytest.mark.parametrize("container", [list, tuple, collections.deque, Columns])
+def test_a_label_that_is_a_list_changes_no_other_one(container):
+    lists = [["a"], ["b"], ["a"]]
+    for odd in ("b", ["b", "b"], [], np.array("b")):
+        assert one_by_one(container([*lists[:2], odd])).tolist()[:2] == lists[:2]
+    assert one_by_one(container(lists)).tolist() == lists

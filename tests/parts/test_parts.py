@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.stats import kstest, norm
 
@@ -528,7 +529,11 @@ def test_wrong_owners_ledgers_and_columns_are_refused(make):
         make_part(agreement, "north", X, group, ledger=None, path="x")
     with pytest.raises(ValueError, match="about the columns"):
         make(agreement, rows=(X[:, :1], group))
-    assert make.ledgers["north"].entries() == []
+    # No value of a table of Arrow is quoted, and a cell that is a list counts nowhere.
+    with pytest.raises(ValueError, match=r"got \['a', 'b', 'c'\]\.$"):
+        make(agreement, rows=(pa.table(dict.fromkeys("abc", X[:, 0])), group))
+    make(agreement, rows=([[[1.0], 2.0], *X[1:].tolist()], group))
+    assert len(make.ledgers["north"].entries()) == 1
 
 
 # Agreements

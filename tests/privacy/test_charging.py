@@ -1,6 +1,7 @@
 """Budgets: every release is charged to the user's own accountant, before it happens, and once."""
 
 import copy
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -225,6 +226,15 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
         [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_worker_takes_no_accountant_which_may_be_a_copy(monkeypatch):
+    """Whether a copy was sent in a function cannot be seen of an accountant that is not used."""
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    with pytest.raises(RuntimeError, match="in a worker or forked process"):
+        KLProjectionSampler(0.25, ledger=ledger).fit(np.eye(3)).transform(np.eye(3))
+    assert ledger.total() == (0, 0)
 
 
 @pytest.mark.parametrize("kind", [BudgetAccountant, PrivacyLedger])
