@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 from tqdm.auto import tqdm
@@ -40,6 +40,7 @@ from skdpot.privacy.charging import (
 from skdpot.privacy.checks import (
     names_of,
     redact_errors,
+    refuse_dates,
     refuse_other_order,
     refuse_other_rows,
     silence,
@@ -129,10 +130,7 @@ def validate_private_data(
     """
 
     def checked_data() -> Any:
-        # NumPy would make numbers of them, in a unit that nobody declared.
-        types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", ())
-        if any(str(each).lower().startswith(("date", "duration", "time")) for each in types):
-            raise TypeError("X holds dates or durations: make numbers of them first, as of days.")
+        refuse_dates("X", X)
         if as_numbers is None:
             return validate_data(estimator, X, **options)
         # Private values must not raise: what is no number becomes NaN here, and is placed later.
@@ -264,6 +262,16 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
             return
         _TOLD.add(told)
     warnings.warn(message, category, stacklevel=level + 1)
+
+
+def warn_of_variants(labels: Iterable) -> None:
+    """Warn of groups whose labels, not private, differ by capitals or blanks alone."""
+    known: dict[str, str] = {}
+    for label in [str(label) for label in labels if isinstance(label, str)]:
+        if (first := known.setdefault(label.strip().lower(), label)) != label:
+            warn_user(
+                f"{first!r} and {label!r} are two groups: make them one if they are the same."
+            )
 
 
 def is_library(frame: FrameType) -> bool:
@@ -413,6 +421,14 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             names = names_of(X, "columns") if hasattr(X, "shape") else []
             if len(set(names)) < len(names):
                 raise ValueError(f"column {max(names, key=names.count)!r} of X is there twice.")
+            # A column of labels would be a feature that tells them. What is made of a column keeps
+            # its name, but bands have another type; targets of regressors need not.
+            own = getattr(beside, "name", None)
+            pair = (beside, X[own]) if isinstance(own, str) and own in names else ()
+            if len({getattr(each, "dtype", None) for each in pair}) == 1 and not is_regressor(self):
+                raise ValueError(
+                    f"column {own!r} is in X and beside it: drop it from X, or rename it."
+                )
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for each in (beside, *others):

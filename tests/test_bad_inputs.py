@@ -258,6 +258,11 @@ FINITE = "Leave out the rows that have one, or write a finite number"
 # By class or function: what the user does, with a ledger of `book`, what is wrong, what to do.
 MISTAKES = {
     WassersteinProjectionSampler: [
+        ("dates as points",
+         lambda book: sampler(book(), input_points=PLACES.astype("M8[s]")).fit(VISITS),
+         "input_points holds dates", "make numbers of them first"),
+        ("a second matrix", lambda book: sampler(book()).fit_transform(VISITS, VISITS),
+         "y is not used", "pass other data by name, as source_utilities or points"),
         ("places in another order than columns with numbers as names",
          lambda book: sampler(book(), input_points=NUMBERED_PLACES[::-1]).fit(NUMBERED_VISITS),
          "input_points has the names of X in another order", "in the order of X, as by reindex"),
@@ -284,6 +289,14 @@ MISTAKES = {
          "n_features=1", "needs at least 2 features"),
     ],
     PrivateSinkhornDistance: [
+        ("groups that are left in X", lambda b: distance(b()).fit(AGES.assign(year=1), ONES),
+         "column 'year' is in X and beside it", "drop it from X, or rename it"),
+        ("a frame as bounds",
+         lambda book: distance(book(), bounds=pd.DataFrame([[0, 0], [1, 1]])).fit(X, GROUP),
+         r"must be a pair \(low, high\)", "or as two lists in the order of the columns"),
+        ("dates as bounds",
+         lambda book: distance(book(), bounds=tuple(np.array([0, 1], "M8[D]"))).fit(X, GROUP),
+         r"must be a pair \(low, high\)", "of finite numbers"),
         ("bounds as a pair for each feature",
          lambda book: distance(book(), bounds=[(5, 6), (0, 1)]).fit(X, GROUP),
          r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
@@ -321,6 +334,11 @@ MISTAKES = {
          "nothing is guaranteed", "Set accounting='sound', or use no ledger"),
     ],
     FairBarycenterPreprocessor: [
+        ("an attribute that is left in X",
+         lambda book: private_repair(book(), sensitive_features=None).fit(
+             PEOPLE, sensitive_features=SEX
+         ),
+         "column 'sex' is in X and beside it", "drop it from X, or rename it"),
         ("a new group",
          lambda book: fitted_repair().transform(NUMBERS, sensitive_features=["x"] * 60),
          "neither declared nor in the fit: 'x'", r"unknown='nearest'\) .* leave out"),
@@ -359,6 +377,11 @@ MISTAKES = {
          r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
     ],
     FairBarycenterRegressor: [
+        ("an attribute that a frozen model has not seen",
+         lambda book: private_regressor(book(), sensitive_in_estimator=True).fit(
+             NUMBERS_AND_SEX, WAGE
+         ),
+         "Feature names unseen at fit time", "left out by sensitive_in_estimator=False"),
         ("the name of a column beside X",
          lambda b: regressor(sensitive_features=None).fit(PEOPLE, WAGE, sensitive_features="sex"),
          r"got an object of shape \(\)", "takes the name of a column in its constructor"),
@@ -379,6 +402,9 @@ MISTAKES = {
          "type of the target is continuous", "FairBarycenterRegressor takes numbers"),
     ],
     DPSinkhornGenerator: [
+        ("labels that are left in X",
+         lambda b: of_tables(b(), classes=["Oslo", "Rome"]).fit(TABLE, TABLE["city"]),
+         "column 'city' is in X and beside it", "drop it from X, or rename it"),
         ("None among the categories of a schema",
          lambda b: of_tables(b(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}).fit(TABLE),
          "none of them missing", "with 'missing': True where values may be missing"),
@@ -437,6 +463,12 @@ MISTAKES = {
          "Got 'per_pixel' instead", "must be a str among"),
     ],
     PrivateADMMTransport: [
+        ("a second matrix", lambda book: allocation(book()).fit(UTILITIES, UTILITIES),
+         "y is not used", "pass other data by name, as source_utilities"),
+        ("a second matrix of rows", lambda b: fitted_allocation().score(UTILITIES, UTILITIES[:2]),
+         "y is not used", "pass other data by name, as source_utilities"),
+        ("edges below 0", lambda book: allocation(book(), adjacency=-UTILITIES).fit(UTILITIES),
+         "NaN or numbers below 0", "edges have nonzero ones"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),
@@ -458,6 +490,17 @@ MISTAKES = {
          "Got 0 instead", "'n_rounds' parameter .* must be an int in the range"),
     ],
     PrivateSearchCV: [
+        ("an error as scorer",
+         lambda b: search(b(), scoring=make_scorer(f1_score, greater_is_better=False)).fit(
+             RECORDS, LABELS
+         ),
+         "is never above 0", r"Choose a range such as \(-1, 0\)"),
+        ("no candidates",
+         lambda book: search(book(), param_distributions=[]).fit(RECORDS, LABELS),
+         "has fewer than two candidates", "Give two or more values, or fit the estimator"),
+        ("one candidate",
+         lambda book: search(book(), param_distributions={"C": [1.0]}).fit(RECORDS, LABELS),
+         "has fewer than two candidates", "Give two or more values, or fit the estimator"),
         ("columns of one name",
          lambda book: search(book()).fit(pd.DataFrame(RECORDS, columns=[*"aba"]), LABELS),
          "column 'a' of X", "is there twice"),
@@ -483,6 +526,8 @@ MISTAKES = {
          "has no cv_results_", "See best_params_ and best_score_"),
     ],
     PrivacyLedger: [
+        ("a part that there is not", lambda book: book().partition("by", ["east", "west"])["East"],
+         "there is no part 'East'", r"the parts are \['east', 'west'\]"),
         ("no budget", lambda book: PrivacyLedger(),
          "epsilon of a budget must be a number above 0", "None to record only; got 0.0"),
         ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
@@ -614,6 +659,7 @@ ROWS = [
 
 AGES = pd.DataFrame(X, columns=["age", "hours"])
 FEATURES = PEOPLE.drop(columns="sex")
+ONES = pd.Series(np.ones(40, dtype=int), name="year")
 NETWORK_FRAME = pd.DataFrame(UTILITIES, list("abcdef"), ["x", "y", "z"])
 
 # What the user does with rows beside others, whose index has the same labels in another order.
@@ -750,8 +796,10 @@ CITIES = pd.DataFrame(RECORDS, columns=list("abc")).assign(city=np.resize(["Oslo
 
 
 def searched(X, y, estimator=None, fit=(), **options):
-    of_model = {} if estimator is None else {"estimator": estimator, "param_distributions": {}}
-    options = {"cv": 2, "refit": False} | of_model | options
+    model = LogisticRegression() if estimator is None else estimator
+    names = {"C", "alpha", "var_smoothing", "ridge__alpha"} & model.get_params().keys()
+    grid = {"estimator": model, "param_distributions": dict.fromkeys(names, [0.1, 1.0])}
+    options = {"cv": 2, "refit": False} | grid | options
     return lambda book: search(book(), **options).fit(X, y, **dict(fit))
 
 
@@ -759,6 +807,7 @@ FAILING = {
     "pos_label=1 is not": searched(RECORDS, WORDS, scoring="f1"),
     "multi_class must be": searched(RECORDS, THREE, scoring="roc_auc"),
     "could not convert": searched(CITIES, LABELS),
+    "Expected 2D array": searched(LABELS, LABELS),
     "Sparse": searched(sparse.csr_array(RECORDS), LABELS, GaussianNB()),
     "'groups' parameter": searched(RECORDS, LABELS, cv=GroupKFold(2)),
     "none of .*predict_proba": searched(RECORDS, LABELS, LinearSVC(), scoring="neg_brier_score",
@@ -785,6 +834,47 @@ WORKING = {
     "groups": searched(RECORDS, LABELS, cv=GroupKFold(2), fit={"groups": np.resize(range(9), 200)}),
     "lists": searched(RECORDS.tolist(), WORDS.tolist(), scoring="f1"),
 }  # fmt: skip
+# Rules that no row keeps, and others that few rows keep, or that name too many columns.
+RULED = SCHEMA | {"wage": (0.0, 100.0), "born": ("2000-01-01", "2004-01-01")}
+IMPOSSIBLE = [
+    ["age > 100"], ["age > 50", "age < 40"], ["city == 'oslo'"], ["wage > 200"],
+    ["(city == 'Oslo') | (age > 90)", "city != 'Oslo'"], ["born > '2005-01-01'"],
+    # pandas does not compare dates with text that way.
+    ["born == '2000-02-29'"],
+]  # fmt: skip
+POSSIBLE = [
+    ["age == 18"], ["wage >= 100"], ["(wage > 50) & (wage < 50.0001)"], ["born > '2003-12-30'"],
+    ["(city == 'Oslo') & (age == 30)"], ["wage > 99.999", "age > 78"], ["age > 100 - wage / 9"],
+]  # fmt: skip
+# What is told of values that are not private, and what looks like it.
+SPELT = np.where(np.arange(60) == 7, "F ", SEX)
+TOLD = {
+    "column 'sex' of X tells the group": lambda: metrics.group_auc(NUMBERS_AND_SEX, SEX),
+    "column 2 of X tells": lambda: metrics.group_auc(np.c_[NUMBERS, SEX == "f"], SEX),
+    "column 'code' of X tells the group": lambda: repair().fit(
+        PEOPLE.assign(code=SEX.map({"f": "1", "m": "2"}))
+    ),
+    "column 'wage' has numbers as text.* pandas.to_numeric": lambda: repair().fit(
+        PEOPLE.assign(wage=np.where(HIRED, "1,200", "900"))
+    ),
+    "'f' and 'F ' are two groups: make them one": lambda: metrics.ks_between_groups(
+        WAGE, sensitive_features=SPELT
+    ),
+    "'A' and 'a' are two groups": lambda: distance(None).fit(X, np.resize(["a", "A", "b"], 40)),
+}
+PLAIN = {
+    "codes as text": lambda: repair().fit(PEOPLE.assign(code=np.where(HIRED, "1", "2"))),
+    "numbers as text, named": lambda: repair(categorical_features=["city"]).fit(
+        NUMBERS_AND_SEX.assign(city=np.where(HIRED, "1.5", "2"))
+    ),
+    "a target in a pipeline": lambda: sampler(None).fit_transform(VISITS, np.array([0, 1])),
+    "targets in a pipeline": lambda: fitted_allocation().score(UTILITIES, UTILITIES[:, :2]),
+    "bands of a column": lambda: distance(None).fit(AGES, AGES["age"] > 0.5),
+    "a target made of a column": lambda: (
+        regressor().fit(NUMBERS_AND_SEX, 2 * PEOPLE["income"]).predict(NUMBERS_AND_SEX)
+    ),
+    "numbers as names": lambda: distance(None).fit(pd.DataFrame(X), pd.Series(GROUP, name=0)),
+}
 MANY = 10**6
 # Public sizes that no machine has memory for.
 TOO_LARGE = {
@@ -1054,6 +1144,29 @@ def test_group_sizes_of_a_preview_are_found_by_name():
     assert str(by_name) == str(of_two.preview(60, 2, group_sizes=[10, 50]))
     with pytest.raises(ValueError, match="one number for each of the 2 groups"):
         of_two.preview(60, 2, group_sizes={"b": 50, "c": 10})
+
+
+@pytest.mark.parametrize("rules", IMPOSSIBLE, ids=str)
+def test_rules_that_no_row_keeps_are_refused(rules, book):
+    with pytest.raises(ValueError, match="nothing was charged: no row .* keeps .*the schema"):
+        of_tables(book(), schema=RULED, rules=rules).preview(1000)
+
+
+@pytest.mark.parametrize("rules", POSSIBLE, ids=str)
+def test_rules_that_few_rows_keep_are_planned(rules):
+    assert of_tables(None, schema=RULED, rules=rules).preview(1000).event is not None
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_what_is_probably_meant_otherwise_is_told(told):
+    with pytest.warns(UserWarning, match=told):
+        TOLD[told]()
+
+
+@pytest.mark.filterwarnings("ignore:the repair changes no row")
+@pytest.mark.parametrize("of", PLAIN)
+def test_what_only_looks_like_a_mistake_is_not_told(of):
+    PLAIN[of]()
 
 
 @pytest.mark.parametrize("error", FAILING)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot import _base
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import names_of, refuse_other_order, to_display
+from skdpot.privacy.checks import names_of, refuse_other_order, refuse_unused, to_display
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
@@ -372,6 +372,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """
+        refuse_unused(X, y)
         return self._fit(X, source_utilities)
 
     def _validate(self, X: Any, source_utilities: Any) -> Problem:
@@ -565,6 +566,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         ValueError
             If utilities are not numbers, or have another shape than what was fitted.
         """
+        refuse_unused(X, y)
         X = self._check_targets(X, private=False)
         network = self._fitted
         # The network of the fit, whose plan is valued by the utilities that are given now.

@@ -17,7 +17,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skdpot import tables
-from skdpot._base import PrivateEstimator, count_columns, make_bar, validate_private_data
+from skdpot._base import (
+    PrivateEstimator,
+    count_columns,
+    make_bar,
+    validate_private_data,
+    warn_of_variants,
+)
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released
@@ -119,11 +125,8 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
         )
     # Public labels may be looked at, and so may say which groups there are.
     if groups is None:
-        given = tables.public_labels(
-            y,
-            "a record without a group cannot be compared. Remove it, or give these records their "
-            "own label.",
-        )
+        remedy = "a record without a group cannot be compared. Remove it, or give it its own label."
+        given = tables.public_labels(y, remedy)
         names, codes = np.unique(given, return_inverse=True)
     else:
         names, number = tables.declared_labels(groups, "groups")
@@ -345,6 +348,7 @@ class BaseTransportDistance(PrivateEstimator):
     def _plan(self, data: tuple[np.ndarray, Any, LabelledGroups]) -> ReleasePlan:
         _, space, groups = data
         release = self._plan_release(space, groups)
+        warn_of_variants(groups.names)
         public = ("the group of each record", "the size of each group")
         return ReleasePlan(
             release,

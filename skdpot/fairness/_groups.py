@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from skdpot._base import warn_user
+from skdpot._base import warn_of_variants, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.privacy.checks import redact_errors, refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
@@ -436,6 +436,18 @@ class Groups:
         number = self.number | {label: self._nearest(label) for label in missing}
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
+    def warn_of_attribute(self, columns: Iterable, names: Iterable) -> None:
+        """Warn of columns that have one value in each group, and others in other groups."""
+        kept = np.flatnonzero(self.codes >= 0)
+        codes, first = self.codes[kept], kept[np.unique(self.codes[kept], return_index=True)[1]]
+        for column, name in zip(columns, names, strict=True):
+            differ = len(codes) > 2 * len(first) == 2 * len(set(map(repr, column[first]))) > 2
+            if differ and np.all(column[kept] == column[first][codes]):
+                warn_user(
+                    f"column {name!r} of X tells the group of every row: drop it if it is the "
+                    "sensitive attribute, or made of it."
+                )
+
     def find(self, labels: np.ndarray) -> np.ndarray:
         """Return the group number of each private label, -1 for an unknown one."""
         return label_codes(labels, self.number)
@@ -476,6 +488,7 @@ def find_groups(
     [1, 0, 1]
     """
     counts = Counter(labels.tolist())
+    warn_of_variants(counts)
     small = [label for label in counts if counts[label] < min_group_size or is_unlabelled(label)]
     if small_groups != "drop" and len(labels) < min_group_size:
         raise ValueError(f"n_samples={len(labels)} is fewer than min_size={min_group_size}.")

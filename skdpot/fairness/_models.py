@@ -282,12 +282,17 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         declared = self._declared(0, None)
         X, labels = self._read(X, sensitive_features)
         redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
+        if isinstance(self.estimator, FrozenEstimator):
+            try:
+                refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
+            except ValueError as error:
+                error.add_note("Sensitive columns are left out by sensitive_in_estimator=False.")
+                raise
         if declared is not None:
             # Targets are not used; an array of them must have one for each row, as in other fits.
             n_records = len(one_by_one(y))
             if not n_records:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
             return replace(declared, X=X, labels=labels, n_records=n_records)
         y = self._read_targets(y)
         # Wrong weights raise before anything is computed.

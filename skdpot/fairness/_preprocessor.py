@@ -55,6 +55,7 @@ from skdpot.tables import (
     Table,
     find_columns,
     make_table,
+    number_in_file,
     public_labels,
     read_numbers,
 )
@@ -593,6 +594,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         every = find_columns(
             table, kept, self.categorical_features, self.categories, self._missing(True)
         )
+        if self.categorical_features is None and not (private or self.categories):
+            warn_of_numbers(every)
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         if private and self.missing != "error":
@@ -692,6 +695,19 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         for column in fitted.computed:
             blended[:, column.position] = column.updated(blended, codes)
         return labelled(fitted.every, table, y, codes, blended)
+
+
+def warn_of_numbers(columns: list[Column]) -> None:
+    """Warn of columns of text that are numbers, and not codes: with decimals, or many of them."""
+    for column in columns:
+        words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
+        numbers = [number_in_file(word.replace(",", "")) for word in words]
+        are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
+        if not are_codes and all(isinstance(number, float) for number in numbers):
+            warn_user(
+                f"column {column.name!r} has numbers as text, which are read as categories: make "
+                "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
+            )
 
 
 def _rows_as(

@@ -522,6 +522,7 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     """
     groups, n_changed = read_groups(fair, rows.labels), 0
     warn_of_false(rows.computed, rows.codes)
+    groups.warn_of_attribute(rows.codes.T, [column.name for column in rows.every])
     moved = to_be_moved(rows.codes, rows.every, rows.computed)
     fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:

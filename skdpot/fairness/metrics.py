@@ -215,17 +215,20 @@ def group_auc(
     True
     """
     # Lists become arrays, so that rows can be taken.
-    X = Table(X).X
+    table = Table(X)
+    X = table.X
     if len(X.shape) != 2:
         raise ValueError("X must be two-dimensional, and comes before sensitive_features.")
     groups = check_groups(X, sensitive_features, min_group_size)
     kept = np.flatnonzero(groups.codes >= 0)
     codes = groups.codes[kept]
+    if not sparse.issparse(X):
+        groups.warn_of_attribute(map(table.column, range(X.shape[1])), table.names)
     if not (estimator is None or is_classifier(estimator)):
         raise ValueError(f"estimator must be a classifier, got {type(estimator).__name__}.")
     source = check_random_state(random_state)
     if estimator is None:
-        X, categorical = _as_numbers(X)
+        X, categorical = _as_numbers(table)
         estimator = HistGradientBoostingClassifier(categorical_features=categorical)
         # In fewer than two leaves of the default size, boosting would find nothing.
         estimator.set_params(min_samples_leaf=min(max(len(kept) // 5, 2), 20))
@@ -372,13 +375,12 @@ def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -
     return [values[groups.codes == g].astype(np.float64) for g in range(len(groups.names))]
 
 
-def _as_numbers(X: Any) -> tuple[Any, Any]:
+def _as_numbers(table: Table) -> tuple[Any, Any]:
     """Return data as numbers, and which columns are categorical, or None.
 
     Columns of words and categories are replaced by the positions of their values in order, and are
     categorical unless there are too many values. Missing values are NaN.
     """
-    table = Table(X)
     X = table.X
     if table.container == "array" and X.dtype.kind not in "OcmM":
         return X.toarray() if sparse.issparse(X) else X, None

@@ -6,6 +6,7 @@ public, and are only applied to drawn rows. No private row is ever tested.
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -657,6 +658,33 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
         rules.kept(frame, schema)
         if not replace(rules, conditions=()).kept(frame, schema).any():
             raise ValueError("computed has values that the schema does not declare: compare both.")
+        if not rules.kept(frame, schema).any():
+            _refuse_impossible(schema, [each for each in rules.conditions if isinstance(each, str)])
+
+
+def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
+    """Raise if rules are false for all values that the few columns that they name may have."""
+
+    def named(text: str) -> set[Any]:
+        word = r"(?<!\w){}(?!\w)"
+        names = [column.name for column in schema.declared]
+        return {name for name in names if re.search(word.format(re.escape(str(name))), text)}
+
+    for chosen in map(named, texts):
+        columns = tables.TableSchema(tuple(one for one in schema.columns if one.name in chosen))
+        shape = [column.n_codes for column in columns.columns]
+        # Computed columns have values of others. One real number has a million cells.
+        if not len(shape) == len(chosen) > 0 or math.prod(shape) > 2**21:
+            continue
+        codes = np.indices(shape).reshape(len(shape), -1).T
+        together = Rules(tuple(text for text in texts if named(text) <= chosen))
+        within = (np.full(codes.shape, place) for place in (0.001, 0.5, 0.999))
+        frames = (frame_of(columns, columns.plain_values(codes, each)) for each in within)
+        if not any(together.kept(frame, columns).any() for frame in frames):
+            raise ValueError(
+                f"nothing was charged: no row that may be drawn keeps {list(together.conditions)}. "
+                "Compare these rules with the schema."
+            )
 
 
 def frame_of(schema: tables.TableSchema, plain: Sequence[np.ndarray]) -> Any:
@@ -896,11 +924,6 @@ class TableSpace:
                 "target that is not a column of X."
             )
         schema = self.schema
-        table = tables.Table(X)
-        if self.named and table.container != "array" and self.target in table.names:
-            raise ValueError(
-                f"y is the target {self.target!r}, and X has that column as well. Give one of them."
-            )
         codes = tables.read_codes(X, self.table_schema, private=private)
         # Only counts features and keeps their names: values were read above.
         validate_data(estimator, X, skip_check_array=True, reset=reset)

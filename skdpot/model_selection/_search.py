@@ -390,6 +390,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # Prints, warnings, draws and states of distributions, and constructors, would reveal the
         # number of candidates.
         with silence():
+            # Apart from those of the release, whose number must not decide.
+            of = copy.deepcopy(self.param_distributions)
+            tried = draw_candidates(of, 64, make_source(0)) if of else []
+            may_differ = [hasattr(v, "rvs") for part in np.ravel(of) for v in part.values()]
+            if len(set(map(id, tried))) < 2 and not any(may_differ):
+                raise ValueError(
+                    "nothing was charged: param_distributions has fewer than two candidates, so "
+                    "that nothing would be chosen. Give two or more values, or fit the estimator."
+                )
             drawn, trials = self._draw(selection.draw_count(source), source)
         search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
         # Lists have no types.
@@ -451,7 +460,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 return None, True
             except (Exception, SystemExit) as error:
                 stack = traceback.walk_tb(error.__traceback__)
-                return str(error), all(is_library(frame) for frame, _ in stack)
+                # Further lines may quote the values.
+                said = str(error).partition("\n")[0]
+                return said, all(is_library(frame) for frame, _ in stack)
 
         first = ""
         with silence():
@@ -465,7 +476,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                         if said is None or not is_ours:
                             return
                         told.add(said)
-                        first = first or said.partition("\n")[0][:300].rstrip(".:")
+                        first = first or said[:300].rstrip(".:")
                     said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
                     works_on_digits |= said is None
                     depends |= len(told | {said}) > 1
@@ -565,8 +576,10 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     judge = getattr(type(estimator), "score", None) if scoring is None else scoring
     known = isinstance(judge, str) or judge in (ClassifierMixin.score, RegressorMixin.score)
     unbounded = "positive_likelihood_ratio", "mutual_info_score"
-    highest = 0 if str(scoring).startswith("neg_") else 1
-    if known and judge not in unbounded and high - highest > highest - low:
+    # Scorers of scikit-learn know whether they turn the sign of an error.
+    is_loss = str(scoring).startswith("neg_") or getattr(scoring, "_sign", 1) < 0
+    highest = 0 if is_loss else 1
+    if (known or is_loss) and judge not in unbounded and high - highest > highest - low:
         raise ValueError(
             f"scoring={scoring!r} is never above {highest}, as score_range=({low:g}, {high:g}) is "
             f"by more than half: noise would be too large. Choose a range such as "

@@ -105,6 +105,13 @@ def refuse_other_order(
         )
 
 
+def refuse_dates(name: str, value: Any) -> None:
+    """Raise if the type of an array or frame is of dates: they would become numbers of any unit."""
+    types = [value.dtype] if hasattr(value, "dtype") else getattr(value, "dtypes", ())
+    if any(str(each).lower().startswith(("date", "duration", "time")) for each in types):
+        raise TypeError(f"{name} holds dates or durations: make numbers of them first, as of days.")
+
+
 def check_memory(n_bytes: float, what: str, remedy: str) -> None:
     """Raise if something of a public size needs more memory than this process may have.
 
@@ -172,6 +179,16 @@ def refuse_other_rows(X: Any, beside: Mapping[str, Any], *, or_new: bool = False
                     f"{name} has another index than X, or another order: reindex it like X, or "
                     "pass its to_numpy() if it is in the order of the rows."
                 )
+
+
+def refuse_unused(X: Any, y: Any) -> None:
+    """Raise if a y that is not used can be no target of the rows of X, so that more was meant.
+
+    In pipelines there is a target of each row, which is one number or a few.
+    """
+    shape, of_X = (tuple(getattr(each, "shape", ())) for each in (y, X))
+    if shape and of_X and (shape[0] != of_X[0] or (shape == of_X and shape[1:] not in ((), (1,)))):
+        raise ValueError("y is not used: pass other data by name, as source_utilities or points.")
 
 
 def private_vector(values: Any, n_coordinates: int) -> np.ndarray:

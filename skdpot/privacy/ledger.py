@@ -19,7 +19,7 @@ from typing import Any
 from skdpot.privacy import events as ev
 from skdpot.privacy import records as rec
 from skdpot.privacy.accounting import RELATIONS, for_two_records, plan_epsilon
-from skdpot.privacy.checks import check_choice, check_flag, check_probability
+from skdpot.privacy.checks import check_choice, check_flag, check_probability, to_display
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import FORMAT
 from skdpot.privacy.report import LedgerReport
@@ -53,6 +53,13 @@ class Receipt:
     ledger: str
     number: int
     digest: str
+
+
+class _Parts(dict):
+    """The ledgers of a partition, by the names of its parts."""
+
+    def __missing__(self, name: Any) -> "PrivacyLedger":
+        raise KeyError(f"there is no part {to_display(name)}: the parts are {list(self)}")
 
 
 class PrivacyLedger:
@@ -568,7 +575,7 @@ class PrivacyLedger:
                 "cannot be changed; use another name."
             )
         # Views: all parts share the file, the history and the budget of the whole.
-        return {part: self._seen_as((name, part), self._labels) for part in names}
+        return _Parts({part: self._seen_as((name, part), self._labels) for part in names})
 
     def labelled(self, label: str) -> "PrivacyLedger":
         """Return this ledger with a text in front of the labels of its charges.

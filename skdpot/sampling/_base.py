@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot._base import PrivateEstimator, count_columns, make_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import check_count
+from skdpot.privacy.checks import check_count, refuse_unused
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.transport import check_epsilon
@@ -149,6 +149,7 @@ class BaseLocalSampler(
         ValueError
             If a parameter is wrong, X cannot be read, or the ledger does not accept such samples.
         """
+        refuse_unused(X, y)
         return self._prepare(X)
 
     def _declared(self, n_records: int, columns: Any) -> None:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array
 from skdpot import transport
 from skdpot._base import validate_private_data, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
-from skdpot.privacy.checks import check_memory, names_of, refuse_other_order
+from skdpot.privacy.checks import check_memory, names_of, refuse_dates, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
@@ -121,6 +121,8 @@ class BaseDistributionSampler(BaseLocalSampler):
             ),
         }
         points, costs, names = self.output_points, self.cost_matrix, names_of(X, "columns")
+        refuse_dates("output_points", points)
+        refuse_dates("input_points", self.input_points)
         # Without points of their own, outputs have the names of the costs, or else of the inputs.
         outputs = (
             names_of(points) or names_of(costs, "columns") or (names if points is None else [])

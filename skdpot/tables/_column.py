@@ -60,14 +60,16 @@ def check_bounds(
     are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
     if are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds):
         raise ValueError(message)
-    if isinstance(bounds, dict):
+    # A frame would be read by the names of its columns.
+    if isinstance(bounds, dict) or hasattr(bounds, "columns"):
         raise ValueError(
             f"{message} Bounds by column are declared by schema={{column: (low, high)}}, or as two "
             "lists in the order of the columns."
         )
     try:
-        if n_features > 1 and (1,) in map(np.shape, bounds):
-            raise ValueError("a list of one number is not for all features")
+        of_one = n_features > 1 and (1,) in map(np.shape, bounds)
+        if of_one or any(np.asarray(end).dtype.kind in "mM" for end in bounds):
+            raise ValueError("a list of one number is not for all features, and dates are none")
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:

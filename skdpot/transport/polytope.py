@@ -56,7 +56,9 @@ def check_cost_matrix(cost_matrix):
             f"{cost_matrix.shape}."
         )
     if not np.isfinite(cost_matrix).all():
-        raise ValueError("cost_matrix contains NaN or infinity; costs must be finite.")
+        raise ValueError(
+            "cost_matrix contains NaN or infinity: give a large number where mass must not move."
+        )
     return cost_matrix
 
 

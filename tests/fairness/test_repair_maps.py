@@ -215,7 +215,7 @@ def test_repair_leaves_the_object_as_it_is_and_refuses_what_it_cannot_do():
     y = (X[:, 0] > 0).astype(int)
     fair = fit(X, labels)
     support = fair.support_
-    fair.repair(mixed_frame()[["number"]], np.arange(120) % 2, sensitive_features=[0, 1] * 60)
+    fair.repair(mixed_frame()[["number"]], np.arange(120) % 3, sensitive_features=[0, 1] * 60)
     assert fair.support_ is support and fair.n_features_in_ == 2
     for params, message in (
         ({"epsilon": 1.0}, "works without epsilon"),

@@ -441,10 +441,11 @@ def test_labels_and_classes_go_together():
     refuse(make_apart(), "y and classes go together", X)
     refuse(make_apart().set_params(target="grade"), "use one", X, y)
     refuse(make_apart(), "one label for each row", X, y[:9])
-    refuse(make(), "X has that column as well", table, y)
+    refuse(make(), "column 'retired' is in X and beside it", table, y)
+    refuse(make(), r"does not declare: \['retired'\]", table, y.tolist())
     refuse(make(), "y must have one label for each row", X, y[:9])
     refuse(make(), "y is a masked array", X, np.ma.masked_equal(y.to_numpy(), "no"))
-    refuse(make(target=None), "y and classes go together", table, y)
+    refuse(make(target=None), "y and classes go together", table, y.tolist())
 
 
 def test_the_smallest_epsilon_is_named():

@@ -82,6 +82,9 @@ SEEN = []
 class Watcher(ClassifierMixin, BaseEstimator):
     """Notes whether it reaches the mark, and all that it is given."""
 
+    def __init__(self, name="a"):
+        self.name = name
+
     __metadata_request__fit = {"notes": True}
 
     def fit(self, X, y=None, notes=None):
@@ -109,8 +112,8 @@ def fits_to(X, y=None, ledger=None, **params):
     """Return what a candidate saw, block by block."""
     SEEN.clear()
     search = PrivateSearchCV(
-        Watcher(), {}, n_iter=1, n_blocks=BLOCKS, cv=AllRows(), random_state=0, refit=False,
-        ledger=ledger,
+        Watcher(), {"name": ["a", "b"]}, n_iter=1, n_blocks=BLOCKS, cv=AllRows(),
+        random_state=0, refit=False, ledger=ledger,
     )  # fmt: skip
     search.fit(X, np.arange(N) % 2 if y is None else y, **params)
     # First, the candidate is tried on invented rows, unless X is a list, which has no types.

@@ -45,6 +45,16 @@ class Panic(BaseException):
     """What compiled code may raise, which is no Exception."""
 
 
+class Only:
+    """A distribution of one value."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def rvs(self, random_state):
+        return self.value
+
+
 class Odd(ClassifierMixin, BaseEstimator):
     """A classifier that scores as it is told, and worse where it has seen a poisoned record."""
 
@@ -183,7 +193,7 @@ def test_random_states_of_the_process_do_not_join_blocks(source, n_jobs, records
     poisoned = X.copy()
     poisoned[17] = POISON
     search = odd_search(
-        estimator=Moody(source), grid={"quality": [0.5]}, refit=False, n_jobs=n_jobs,
+        estimator=Moody(source), grid={"quality": Only(0.5)}, refit=False, n_jobs=n_jobs,
         n_blocks=12, cv=ShuffleSplit(1),
     )  # fmt: skip
     seen = []
@@ -218,7 +228,7 @@ def test_what_a_candidate_spoils_is_a_copy(sums):
 
 
 def test_a_score_is_a_mean_over_blocks(records, sums):
-    search = odd_search(grid={"quality": [0.25]}, score_range=(0, 0.5)).fit(*records)
+    search = odd_search(grid={"quality": Only(0.25)}, score_range=(0, 0.5)).fit(*records)
     assert (sums[0] == 6 * SCORE_UNITS // 2).all()
     assert search.best_score_ == pytest.approx(0.25, abs=5 * search.standard_error_)
     scale = ChoiceRelease(6, 1.0, declared(SCORE_UNITS)).standard_deviation / SCORE_UNITS
@@ -232,8 +242,8 @@ def test_a_score_is_a_mean_over_blocks(records, sums):
 def test_a_search_is_charged_once_whatever_it_tries(records):
     ledger, own = PrivacyLedger(epsilon=2.0), PrivacyLedger(epsilon=100.0)
     search = odd_search(
-        estimator=make_pipeline(PCA(2), Charging(ledger=own)), grid={"charging__quality": [0.5]},
-        n_blocks=3, ledger=ledger, random_state=None,
+        estimator=make_pipeline(PCA(2), Charging(ledger=own)),
+        grid={"charging__quality": Only(0.5)}, n_blocks=3, ledger=ledger, random_state=None,
     )  # fmt: skip
     X, y = records
     search.fit(X, y)
@@ -274,8 +284,8 @@ class Unlooked(list):
     "params, message",
     [
         ({"epsilon": 1e-6}, "epsilon must be at least"),
-        ({"estimator": LogisticRegression(), "grid": {"C": [-1.0]}}, "'C' parameter"),
-        ({"estimator": SVC(), "grid": {"kernel": ["precomputed"]}}, "distances or kernels"),
+        ({"estimator": LogisticRegression(), "grid": {"C": [-1.0, -2.0]}}, "'C' parameter"),
+        ({"estimator": SVC(), "grid": {"kernel": Only("precomputed")}}, "distances or kernels"),
         ({"scoring": ["accuracy", "f1"]}, "scoring"),
         ({"estimator": DPSinkhornGenerator(bounds=(0, 1)), "grid": {}}, "minus a distance"),
         ({"score_range": (1, 0)}, "score_range"),
@@ -321,7 +331,7 @@ class Loud(Odd):
 
 
 def test_nothing_is_seen_of_trials(records, capfd, caplog):
-    search = odd_search(estimator=Loud(quality=1.0), grid={"quality": [1.0]}, refit=False)
+    search = odd_search(estimator=Loud(quality=1.0), grid={"quality": Only(1.0)}, refit=False)
     states = np.random.get_state()[1].copy(), random.getstate()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -354,7 +364,7 @@ class Dividing(Odd):
 
 
 def test_parallel_work_of_a_candidate_stays_in_its_process(records):
-    search = odd_search(estimator=Dividing(), grid={"notes": [None]}, refit=False)
+    search = odd_search(estimator=Dividing(), grid={"notes": Only(None)}, refit=False)
     assert search.set_params(epsilon=1e4).fit(*records).best_score_ > 0.99
 
 
@@ -437,7 +447,7 @@ def test_trials_charge_nobody_also_from_within_containers(records):
         Pipeline([("model", Odd())]),
         {"model": [Charging(ledger=ledger)], "model__ledger": [ledger]}, cv=2,
     )  # fmt: skip
-    search = odd_search(estimator=inner, grid={"cv": [2]}, n_blocks=2, refit=False)
+    search = odd_search(estimator=inner, grid={"cv": Only(2)}, n_blocks=2, refit=False)
     search.set_params(random_state=None).fit(*records)
     assert ledger.entries() == []
     search.set_params(refit=True).fit(*records)
@@ -549,8 +559,8 @@ def test_sensitive_features_and_groups_are_routed(records, sums):
         groups=FoundGroups(small="merge"), method=FreeSupport(n_support=5), random_state=0
     )
     search = odd_search(
-        estimator=make_pipeline(repair, LogisticRegression()), grid={"logisticregression__C": [1]},
-        n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
+        estimator=make_pipeline(repair, LogisticRegression()),
+        grid={"logisticregression__C": [1, 2]}, n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
     )  # fmt: skip
     with config_context(enable_metadata_routing=True):
         search.fit(X, y, sensitive_features=y, groups=np.arange(N) // 2)
@@ -577,7 +587,7 @@ class OfPeople(Odd):
 
 
 PEOPLE = np.arange(N) % 20
-OF_PEOPLE = {"estimator": OfPeople(1.0, 0.0), "grid": {"quality": [1.0]}, "refit": False}
+OF_PEOPLE = {"estimator": OfPeople(1.0, 0.0), "grid": {"quality": Only(1.0)}, "refit": False}
 
 
 def search_of_people(X, y, groups=PEOPLE, **params):

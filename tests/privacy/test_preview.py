@@ -97,7 +97,7 @@ CASES = {
         (TABLE[["a", "c"]], LABELS), 2, {"group_sizes": [N // 2, N // 2]},
     ),
     "search": Case(
-        PrivateSearchCV(DummyClassifier(), {"strategy": ["prior"]}, n_iter=2, n_blocks=3, cv=2),
+        PrivateSearchCV(DummyClassifier(), {"constant": [0, 1]}, n_iter=2, n_blocks=3, cv=2),
         (NUMBERS, LABELS),
     ),
     **{
@@ -265,7 +265,7 @@ def test_what_tells_nothing_is_refused_before_the_charge():
     everybody = pd.DataFrame({"a": NUMBERS[:, 0], "g": np.arange(N), "id": identifiers})
     repair = {"epsilon": 1.0, "delta": 1e-5, "bounds": {"a": (0, 1)}, "groups": range(N)}
     attempts = [
-        (PrivateSearchCV(LogisticRegression(), {"C": [1]}), NUMBERS[:10], LABELS[:10]),
+        (PrivateSearchCV(LogisticRegression(), {"C": [1, 2]}), NUMBERS[:10], LABELS[:10]),
         (distance, np.arange(200.0)[:, None], np.arange(200) // 2),
         (FairBarycenterPreprocessor("g", **repair), everybody[["a", "g"]], None),
         (DPSinkhornGenerator(0.1, schema={"id": identifiers}), everybody[["id"]], None),

@@ -195,8 +195,8 @@ def _edges(adjacency: Any) -> sparse.csr_array:
             "adjacency must be a boolean or numeric array of shape (n_targets, n_sources), got "
             f"shape {adjacency.shape} and dtype {adjacency.dtype}."
         )
-    if np.isnan(adjacency.data if sparse.issparse(adjacency) else adjacency).any():
-        raise ValueError("adjacency must not have NaN: edges are the nonzero entries.")
+    if not ((adjacency.data if sparse.issparse(adjacency) else adjacency) >= 0).all():
+        raise ValueError("adjacency must not have NaN or numbers below 0: edges have nonzero ones.")
     # Only where entries are zero matters; their values must not add up to zero.
     edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
