@@ -45,7 +45,8 @@ MAY_IMPORT = {
     | {"dp_accounting"},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     # The columns of an agreement are those of a data frame.
-    "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.tables", "skdpot.__version__"},
+    "skdpot.parts": NUMERICS
+    | {"sklearn", "pandas", "skdpot.privacy", "skdpot.tables", "skdpot.__version__"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
     "skdpot._base": NUMERICS | {"sklearn", "tqdm", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},

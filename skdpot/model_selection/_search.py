@@ -502,10 +502,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             # concurrent work on other blocks, which have other records.
             backend, _ = get_active_backend()
             n_jobs = 1 if getattr(backend, "supports_sharedmem", False) else self.n_jobs
+            # Copies are of plain values: others might not be sent, or run their own code where they
+            # are received.
+            copied = (
+                partial(data.each, lambda x, of=rows: copy_of(rows_at(x, of))) for rows in watched
+            )
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=n_jobs, max_nbytes=None, verbose=0)(
-                delayed(score_block)(*judged, data.each(partial(rows_at, indices=rows)), seed)
-                for rows, seed in zip(watched, seeds, strict=True)
+                delayed(score_block)(*judged, result_of(block, None), seed)
+                for block, seed in zip(copied, seeds, strict=True)
             )
         sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
         best, score = search.selection.run([sums[id(params)] for params in search.drawn], source)
@@ -635,13 +640,21 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 
 
 def score_block(
-    trials: list[Any], scoring: Any, cv: Any, score_range: Any, records: SearchRecords, seed: int
+    trials: list[Any],
+    scoring: Any,
+    cv: Any,
+    score_range: Any,
+    records: SearchRecords | None,
+    seed: int,
 ) -> list[int]:
     """Return the private scores of candidates in a block, in units of the range of scores.
 
     `trials` are from `make_trial`; `scoring` and `cv` are as in `cross_validate`. The mean over the
-    splits of the block is clipped to `score_range`. A candidate that fails has the lowest score.
+    splits of the block is clipped to `score_range`. A candidate that fails has the lowest score, as
+    has each if there are no `records`, since one was no plain value.
     """
+    if records is None:
+        return [in_units(None, *score_range)] * len(trials)
     # The process of the search is silent already, but others may work on this block.
     with silence():
         each = (partial(_score, trial, scoring, cv, records, seed) for trial in trials)

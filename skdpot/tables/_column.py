@@ -191,17 +191,14 @@ def is_plain(value: Any) -> bool:
     (True, False)
     """
     kind, zone = type(value), getattr(value, "tzinfo", None)
-    if zone is not None and type(zone) not in (datetime.timezone, zoneinfo.ZoneInfo):
-        return False
-    if kind in _PLAIN:
-        return True
     # By identity: a name may be that of any class.
     pandas = sys.modules.get("pandas")
     types = [
         getattr(pandas, each, None) for each in ("Timestamp", "Timedelta", "Period", "Interval")
     ]
     types += [type(getattr(pandas, each, None)) for each in ("NA", "NaT")]
-    return any(kind is each for each in types)
+    is_known = kind in _PLAIN or any(kind is each for each in types)
+    return is_known and type(zone) in (type(None), datetime.timezone, zoneinfo.ZoneInfo)
 
 
 def objects(values: Any) -> np.ndarray:

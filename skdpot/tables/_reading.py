@@ -188,8 +188,7 @@ def as_numbers(X: Any) -> Any:
     else:
         kinds = {table.kind(position) for position in range(len(table.names))}
         # Decimal numbers of Arrow are objects elsewhere.
-        types = (str(table.dtype(j)).lower() for j in range(len(table.names)))
-        kinds |= {"O"} if any("decimal" in each for each in types) else set()
+        kinds |= {"O" for j in range(len(table.names)) if "ecimal" in str(table.dtype(j))}
     # The type is public, and holds no numbers whatever its values are.
     if kinds & set("UST"):
         raise ValueError("could not convert a type of text")

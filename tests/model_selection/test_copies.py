@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import threading
 import types
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 
 from skdpot import PrivacyLedger, PrivateSearchCV
 
@@ -300,6 +302,22 @@ def test_other_containers_are_refused_before_the_charge(name):
     with pytest.raises((TypeError, ValueError), match="cannot be separated from all others"):
         fits_to(REFUSED[name](), ledger=ledger)
     assert not ledger.entries()
+
+
+def test_a_cell_that_cannot_be_sent_to_a_worker_raises_nothing():
+    nested = []
+    for _ in range(5000):
+        nested = [nested]
+    for cell in (threading.Lock(), nested):
+        X = matrix(1).astype(object)
+        X[PLACE, 0] = cell
+        ledger = PrivacyLedger(100.0)
+        search = PrivateSearchCV(
+            DummyClassifier(), {"strategy": ["prior", "uniform"]}, n_iter=2, n_blocks=3, cv=2,
+            n_jobs=2, refit=False, ledger=ledger,
+        )  # fmt: skip
+        search.fit(X, np.arange(N) % 2)
+        assert len(ledger.entries()) == 1
 
 
 def test_values_are_those_of_the_records():
