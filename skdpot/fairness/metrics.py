@@ -62,7 +62,7 @@ def ks_between_groups(
     ------
     ValueError
         If lengths differ, scores are not finite, there are fewer than two groups, or more than 20
-        with fewer than five rows on average, or the confidence is not in (0, 1).
+        with fewer than five rows on average, or the confidence is not in [0.5, 1).
 
     See Also
     --------
@@ -84,8 +84,10 @@ def ks_between_groups(
     >>> ks_between_groups([1.0, 2.0, 1.5, 3.0], sensitive_features=["a", "a", "b", "b"])
     0.5
     """
-    if confidence is not None and not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
+    if confidence is not None and not 0.5 <= confidence < 1.0:
+        raise ValueError(
+            f"confidence must be from 0.5 to below 1, such as 0.95; got {confidence!r}."
+        )
     measure = max_gap if confidence is None else partial(gap_bound, risk=1.0 - confidence)
     samples = scores_by_group(scores, sensitive_features, min_group_size)
     return max(measure(*pair) for pair in combinations(samples, 2))

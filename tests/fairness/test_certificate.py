@@ -274,9 +274,9 @@ def test_a_bound_of_the_largest_difference_of_rates():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("confidence", [0, 1.0, -0.5])
+@pytest.mark.parametrize("confidence", [0, 1.0, -0.5, 0.05])
 def test_a_confidence_is_a_probability(confidence):
-    with pytest.raises(ValueError, match="confidence must be above 0"):
+    with pytest.raises(ValueError, match="confidence must be from 0.5"):
         ks_between_groups([1, 2], sensitive_features=[0, 1], confidence=confidence)
 
 

@@ -243,7 +243,7 @@ def test_shapes_that_do_not_fit_are_named(targets, cost_matrix):
         ({"weights": [[1.0, -1.0, 1.0]]}, "non-negative"),
         ({"weights": [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]}, "row 1 is all zero"),
         ({"weights": [[1.0, 2.0]]}, "weights have 2 columns but cost_matrix has 3 rows"),
-        ({"cost_matrix": [[0.0, np.inf], [1.0, 0.0], [0.0, 1.0]]}, "must be finite"),
+        ({"cost_matrix": [[0.0, np.inf], [1.0, 0.0], [0.0, 1.0]]}, "NaN or infinity"),
         ({"cost_matrix": [0.0, 1.0]}, "shape"),
         ({"base_measure": [0.5, 0.4, 0.1]}, "one entry per output point"),
         ({"base_measure": [0.9, 0.9]}, "Scale it down"),
