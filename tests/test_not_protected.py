@@ -37,6 +37,7 @@ from skdpot import (
 from skdpot.fairness import FreeSupport
 from skdpot.generative import NetworkTraining, TableSketch
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
+from skdpot.tables import declared_labels, is_plain
 from tests.quick import first_quick
 
 PAGE = Path(__file__).parents[1] / "doc" / "not_protected.rst"
@@ -558,6 +559,23 @@ class Label(str):
     def __eq__(self, other):
         self.shown.append(str(other))
         return False
+
+
+class SaysItIsText(type):
+    """The type of a class that claims to equal the type of texts."""
+
+    def __hash__(cls):
+        return hash(str)
+
+    def __eq__(cls, other):
+        return True
+
+
+def test_a_class_that_says_it_is_text_is_not_plain():
+    label = SaysItIsText("str", (str,), {"__hash__": str.__hash__})("m")
+    assert type(label) == str and not is_plain(label)  # noqa: E721
+    with pytest.raises(TypeError, match="must be text, numbers"):
+        declared_labels(["f", 1, label], "classes")
 
 
 class OwnSketch(TableSketch):

@@ -96,18 +96,17 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
     try:
         names = np.asarray(labels)
         given = one_by_one(labels if names.ndim == 1 else ())
-        for label in given.tolist():
-            for part in label if type(label) is tuple else (label,):
-                # Its own code would be asked whether private values are equal to it.
-                if not is_plain(part) and type(part).__hash__ is not None:
-                    raise NotImplementedError
-        number = {label: g for g, label in enumerate(given.tolist())}
+        each = (label if type(label) is tuple else (label,) for label in given.tolist())
+        parts = [part for label in each for part in label if not is_plain(part)]
+        # Their own code would be asked whether private values are equal to them.
+        are_own = any(type(part).__hash__ is not None for part in parts)
+        number = {label: g for g, label in enumerate(() if are_own else given.tolist())}
         different = names.ndim == 1 and len(number) == len(given)
         different = different and all(label == label for label in number)
     except (TypeError, ValueError):
-        different = False
-    except NotImplementedError:
-        raise TypeError(f"{name} must be text, numbers, truth values or dates.") from None
+        different = are_own = False
+    if are_own:
+        raise TypeError(f"{name} must be text, numbers, truth values or dates.")
     # Raised outside of the handler, so that an error that may quote labels is not its context.
     if not different:
         raise ValueError(
@@ -190,15 +189,18 @@ def is_plain(value: Any) -> bool:
     >>> is_plain("a"), is_plain(["a"])
     (True, False)
     """
-    kind, zone = type(value), getattr(value, "tzinfo", None)
-    # By identity: a name may be that of any class.
+    kind = type(value)
+    # A metaclass of its own may say that it equals any other type.
+    if type(kind) is not type:
+        return False
     pandas = sys.modules.get("pandas")
-    types = [
-        getattr(pandas, each, None) for each in ("Timestamp", "Timedelta", "Period", "Interval")
-    ]
-    types += [type(getattr(pandas, each, None)) for each in ("NA", "NaT")]
-    is_known = kind in _PLAIN or any(kind is each for each in types)
-    return is_known and type(zone) in (type(None), datetime.timezone, zoneinfo.ZoneInfo)
+    names, missing = ("Timestamp", "Timedelta", "Period", "Interval"), ("NA", "NaT")
+    if kind not in _PLAIN:
+        types = [getattr(pandas, name, None) for name in names]
+        if kind not in types + [type(getattr(pandas, name, None)) for name in missing]:
+            return False
+    zone = type(getattr(value, "tzinfo", None))
+    return zone is type(None) or zone is datetime.timezone or zone is zoneinfo.ZoneInfo
 
 
 def objects(values: Any) -> np.ndarray:
