@@ -47,7 +47,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
-from skdpot.privacy.checks import refuse_other_rows
+from skdpot.privacy.checks import refuse_derived, refuse_other_rows
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -640,11 +640,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the method of the parameter, or raise if it is wrong."""
         by_name = {"auto": automatic, "support": FreeSupport, "conditional": ConditionalRepair}
         method = by_name[self.method]() if isinstance(self.method, str) else self.method
-        if self.epsilon is not None and type(method) not in (FreeSupport, ConditionalRepair):
-            raise TypeError(
-                f"method is a {type(method).__name__}: the code of a derived class would read "
-                "private rows before the charge. Take a class of skdpot.fairness."
-            )
+        if self.epsilon is not None:
+            refuse_derived("method", method, (FreeSupport, ConditionalRepair))
         validate_parameters(method)
         return method
 

@@ -29,7 +29,7 @@ from skdpot.privacy.charging import (
     relation_of,
     useless_releases_are_allowed,
 )
-from skdpot.privacy.checks import check_count
+from skdpot.privacy.checks import check_count, refuse_derived
 from skdpot.privacy.noise import make_source
 from skdpot.releases import check_exact_sums
 
@@ -454,11 +454,7 @@ class DPSinkhornGenerator(BaseGenerator):
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
-        if type(model) not in (TableSketch, ImageSketch, VectorSketch):
-            raise TypeError(
-                f"model is a {type(model).__name__}: code of a derived class would read private "
-                "records before the charge. Take a class of skdpot.generative."
-            )
+        refuse_derived("model", model, (TableSketch, ImageSketch, VectorSketch))
         model._check(self)
         if by_person and (is_auto(self) or not isinstance(model, TableSketch)):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")

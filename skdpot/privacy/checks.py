@@ -181,6 +181,16 @@ def refuse_other_rows(X: Any, beside: Mapping[str, Any], *, or_new: bool = False
                 )
 
 
+def refuse_derived(name: str, value: Any, kinds: tuple[type, ...]) -> None:
+    """Raise if a part of an estimator, which reads private data, is of none of these types."""
+    if not any(type(value) is kind for kind in kinds):
+        known = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            f"{name} is a {type(value).__name__}: code of a derived class would read private data "
+            f"before the charge. Take a {known}."
+        )
+
+
 def refuse_unused(X: Any, y: Any) -> None:
     """Raise if a y that is not used can be no target of the rows of X, so that more was meant.
 

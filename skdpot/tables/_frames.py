@@ -163,13 +163,11 @@ def kind_of(column: Any) -> str:
 
 def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
     """Return rows as an array, of objects if a cell is a list, or cannot be read."""
-    try:
+    with suppress(Exception):
         array = np.asarray(rows, dtype=dtype)
         # Cells that are all lists make a further dimension, and one that is none makes none.
         if array.ndim < 3:
             return array
-    except Exception:
-        array = None
     listed = [list(row) for row in rows]
     if len(set(map(len, listed))) != 1:
         raise ValueError("rows must have equal lengths")
