@@ -185,9 +185,9 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
     An axis has its name, the least and the largest number of each cell, noisy counts of the cells,
     and of missing values after them, and the standard deviation of the noise of each. The place is
     an end that is not 0, where bounds clip values, or next to 0, where values are if bounds are far
-    too wide. The latter must be a 25th of the bounds or less, or if it holds of all axes, an eighth
-    of their box: columns of which nine in ten are 0 may be in wider cells. No private value is
-    read.
+    too wide. The latter must be a 25th of the bounds or less, or one cell of a coarse grid, or if it
+    holds of all axes, an eighth of their box: columns of which nine in ten are 0 may be in wider
+    cells. No private value is read.
     """
     axes, found = list(axes), []
     for name, lows, highs, counts, deviation in axes:
@@ -204,7 +204,8 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
             width = (high - low) / (highs[-1] - lows[0])
             if width < 0.45 and holds_all(numbers[place], numbers[~place], deviation):
                 declared = f"{low:.3g} and {high:.3g} of ({lows[0]:.6g}, {highs[-1]:.6g})"
-                found.append((f"{name} between {declared}", is_end or width <= 0.04, width))
+                is_told = is_end or width <= 0.04 or place.sum() == 1
+                found.append((f"{name} between {declared}", is_told, width))
                 break
     is_box = len(found) == len(axes) and math.prod(width for *_, width in found) <= 0.125
     told = ", ".join(text for text, is_told, _ in found if is_told or is_box)

@@ -857,6 +857,12 @@ TOLD = {
     "column 'wage' has numbers as text.* pandas.to_numeric": lambda: repair().fit(
         PEOPLE.assign(wage=np.where(HIRED, "1,200", "900"))
     ),
+    "column 'name' has a label of its own for most rows.*: leave out": lambda: repair().fit(
+        PEOPLE.assign(name=[f"p{i}" for i in range(60)])
+    ),
+    "most numbers of \\['income'\\] are beyond those of the fit": lambda: (
+        repair().fit(PEOPLE).transform(PEOPLE.assign(income=1000 * PEOPLE["income"]))
+    ),
     "'f' and 'F ' are two groups: make them one": lambda: metrics.ks_between_groups(
         WAGE, sensitive_features=SPELT
     ),
@@ -972,7 +978,7 @@ def test_periods_and_intervals_are_refused_by_their_types(of, book):
 WRONG, MANY_PEOPLE = {"groups": ["F", "M"]}, pd.concat([PEOPLE] * 40)
 UNMET = {
     "labels": lambda: seeded_tables(city=["oslo", "rome"]),
-    "numbers": lambda: seeded_tables(age=[17.0, 81.0]),
+    "numbers": lambda: seeded_tables(age={"categories": [17.0, 81.0]}),
     "conditional": lambda: private_repair(None, **WRONG).fit(MANY_PEOPLE),
     "support": lambda: private_repair(None, method="support", **WRONG).fit(MANY_PEOPLE),
     "distance": lambda: distance(None, **WRONG, **HIDDEN).fit(np.tile(X, (50, 1)), [*GROUP] * 50),
@@ -1041,11 +1047,11 @@ def released_probabilities(values, bounds):
     return fair.fit(values[:, None], values > 0, sensitive_features=SIDES_SEEN)
 
 
-def released_rows(values, bounds, **options):
-    frame = pd.DataFrame({"x": values})
-    fair = FairBarycenterPreprocessor(
-        epsilon=3.0, delta=1e-5, bounds={"x": bounds}, **TWO_SIDES | options
-    )
+def released_rows(values, bounds, others=(), **options):
+    drawn = np.random.default_rng(5).uniform(size=(N_SEEN, len(others)))
+    frame = pd.DataFrame(drawn, columns=[*others]).assign(x=values)
+    within = dict.fromkeys(others, (0, 1)) | {"x": bounds}
+    fair = FairBarycenterPreprocessor(epsilon=3.0, delta=1e-5, bounds=within, **TWO_SIDES | options)
     return fair.fit(frame, sensitive_features=SIDES_SEEN)
 
 
@@ -1065,6 +1071,7 @@ BOUNDS_SEEN = {
     "probabilities": (partial(released_probabilities, LIKE_NUMBERS), (0, 1), (0, 1000)),
     "rows": (partial(released_rows, LIKE_AGES), (0, 120), (0, 1e8)),
     "rows on a grid": (AGES_ON_GRID, (0, 120), (0, 120_000)),
+    "one cell of few": (partial(AGES_ON_GRID, others="abc"), (0, 120), (0, 900)),
     "distance": (partial(released_distance, LIKE_NORMAL), (-5, 5), (-5000, 5000)),
     "distance in a corner": (partial(released_distance, abs(LIKE_NORMAL)), (0, 5), (0, 5000)),
 }

@@ -227,7 +227,7 @@ class BaseTransportDistance(PrivateEstimator):
         "bounds": ["array-like", None],
         "groups": ["array-like", None],
         "metric": [str, callable],
-        "cost_range": ["array-like", None],
+        "cost_range": "no_validation",
         "order": [Interval(Real, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "ledger": "no_validation",
@@ -626,6 +626,11 @@ class PrivateSinkhornDistance(BaseTransportDistance):
             raise ValueError(
                 "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
                 "Use divergence='ot' for reg=0."
+            )
+        if settings.divergence == "ot" and settings.reg > settings.cost_range:
+            raise ValueError(
+                f"reg={settings.reg:g} is above the range of the costs, {settings.cost_range:g}, so "
+                "that plans would hardly depend on them: use a smaller one."
             )
         if self.mechanism == "output":
             # The filler is public, and within the bounds of every cost.

@@ -36,6 +36,7 @@ from skdpot.fairness._repair import (
     private_repair,
     read_bounds,
     refuse_types,
+    warn_of_units,
 )
 from skdpot.fairness._supports import (
     BLEND_DRAW,
@@ -435,6 +436,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         codes = read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
+        warn_of_units(fitted, codes)
         values = self._moved(fitted, table, codes, groups)
         container = output_container(self).replace("default", "array")
         return _rows_as(container, table, fitted.every, values, self.get_feature_names_out())
@@ -595,7 +597,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             table, kept, self.categorical_features, self.categories, self._missing(True)
         )
         if self.categorical_features is None and not (private or self.categories):
-            warn_of_numbers(every)
+            warn_of_labels(every, n_records)
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         if private and self.missing != "error":
@@ -694,8 +696,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return labelled(fitted.every, table, y, codes, blended)
 
 
-def warn_of_numbers(columns: list[Column]) -> None:
-    """Warn of columns of text that are numbers, and not codes: with decimals, or many of them."""
+def warn_of_labels(columns: list[Column], n_rows: int) -> None:
+    """Warn of columns of text that are identifiers, or numbers with decimals or many of them."""
     for column in columns:
         words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
         numbers = [number_in_file(word.replace(",", "")) for word in words]
@@ -704,6 +706,11 @@ def warn_of_numbers(columns: list[Column]) -> None:
             warn_user(
                 f"column {column.name!r} has numbers as text, which are read as categories: make "
                 "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
+            )
+        elif len(column.values) > max(20, n_rows / 2):
+            warn_user(
+                f"column {column.name!r} has a label of its own for most rows, and rows would get "
+                "those of others: leave out identifiers."
             )
 
 

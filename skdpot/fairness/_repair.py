@@ -189,6 +189,8 @@ class FairMap:
     drawn : list of int
         Columns of a private fit of which a row's own values are not used: their images are drawn,
         given the images of the columns before them.
+    ranges : ndarray of shape (2, n_columns) or None
+        The least and the largest number of each column, of a fit without privacy.
     """
 
     every: list[Column]
@@ -201,6 +203,7 @@ class FairMap:
     of_rows: list[BlurredColumn] | tuple[()] = ()
     of_images: list[BlurredColumn] | tuple[()] = ()
     drawn: list[int] | tuple[()] = ()
+    ranges: np.ndarray | None = None
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: int | None
@@ -535,7 +538,26 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
             "more than chance, or a map from so few rows would make them easier to find. "
             "ConditionalRepair(tol=0), or for few rows method='support', moves rows in any case."
         )
-    return replace(fitted, n_changed=n_changed)
+    ranges = np.array([np.fmin.reduce(rows.codes), np.fmax.reduce(rows.codes)])
+    return replace(fitted, n_changed=n_changed, ranges=ranges)
+
+
+def warn_of_units(fitted: FairMap, codes: np.ndarray) -> None:
+    """Warn of columns of which most rows are beyond all of the fit, if it had no privacy."""
+    if fitted.ranges is None or len(codes) < 10:
+        return
+    low, high = fitted.ranges
+    beyond = (low < high) & (((codes < low) | (codes > high)).mean(axis=0) > 0.5)
+    names = [
+        column.name
+        for column, is_beyond in zip(fitted.every, beyond, strict=True)
+        if is_beyond and column.kind == NUMERIC
+    ]
+    if names:
+        warn_user(
+            f"most numbers of {names} are beyond those of the fit, and get images like its least "
+            "or largest: are they in the same unit?"
+        )
 
 
 def _open_map(fair: Any, rows: RepairRows) -> FairMap:

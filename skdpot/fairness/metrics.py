@@ -311,6 +311,8 @@ def make_fairness_scorer(
     >>> cross_val_score(LinearRegression(), X, y, scoring=scorer).mean().round(1)
     np.float64(-0.2)
     """
+    if not callable(metric):
+        raise ValueError(f"metric must be a function, such as ks_between_groups; got {metric!r}.")
     if greater_is_better is None:
         # A partial metric has the name of the function in it.
         named = getattr(metric, "func", metric)

@@ -340,7 +340,7 @@ def read_each(y, n_records):
         instead={"y should be a 1d": "y should be a 1d array, with one label for each record."},
     )
     if len(labels) != n_records:
-        raise ValueError("y must have one label for each row of X.")
+        raise ValueError("y must have one label for each row of X, in a Series or a list.")
     return labels
 
 

@@ -145,8 +145,9 @@ def found_column(
     if column.kind == NUMERIC or column.other is None or not kept.any():
         return column
     values = [label for label, is_kept in zip(labels, kept, strict=True) if is_kept]
-    # Others are declared where more are left than noise explains.
-    if size - n_missing[0] - n_labels <= 3 * deviation * math.sqrt(2 + len(values)):
+    # Others are declared where more are left than noise explains, or perhaps beside a single label.
+    noisy = deviation * math.sqrt(2 + len(values))
+    if size - n_missing[0] - n_labels <= (3 if len(values) > 1 else 1) * noisy:
         return replace(column, values=tuple(values), other=None)
     return replace(column, values=(*values, OTHER))
 

@@ -492,13 +492,13 @@ def read_header(path: str | os.PathLike[str], sep: str = ",", encoding: str = "u
         return frame.set_axis(_stripped(frame.columns), axis=1)
     names = _stripped((_csv_rows(path, sep, encoding, 1) or [[]])[0])
     numbers = [number for number in map(number_in_file, names) if isinstance(number, float)]
-    # One name may be empty.
+    # One name may be empty: that of an index, which is no column to learn.
     if not names or len(set(names)) < len(names) or not all(map(math.isnan, numbers)):
         raise ValueError(
             f"the first line of {path.name} must have the names of the columns, but some are "
             "missing, numbers or occur twice. If it is a record, add a line of names above."
         )
-    return pandas.DataFrame(columns=names, dtype=object)
+    return pandas.DataFrame(columns=list(filter(None, names)), dtype=object)
 
 
 def write_table_file(path: str | os.PathLike[str], frame: Any) -> None:

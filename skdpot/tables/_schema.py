@@ -448,6 +448,13 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
             raise ValueError(_wrong(name, declared, "categories are a list, not a tuple"))
         return {"bounds": declared}
     if isinstance(declared, list | np.ndarray):
+        # Those who mean bounds write lists, too; codes of two categories are mostly 0, 1 or 1, 2.
+        is_pair = len(declared) == 2 and all(isinstance(end, Real) for end in declared)
+        if is_pair and (isinstance(declared[0], float) or declared[1] - declared[0] > 1):
+            raise ValueError(
+                f"column {name!r} is declared as {_declared(declared)}, which lists two categories. "
+                f"Bounds are {tuple(declared)}; if you mean categories, write {{'categories': [...]}}."
+            )
         return {"categories": declared}
     raise ValueError(_wrong(name, declared))
 
