@@ -469,6 +469,9 @@ MISTAKES = {
          "y is not used", "pass other data by name, as source_utilities"),
         ("edges below 0", lambda book: allocation(book(), adjacency=-UTILITIES).fit(UTILITIES),
          "NaN or numbers below 0", "edges have nonzero ones"),
+        ("distances as edges",
+         lambda book: allocation(book(), adjacency=np.full((6, 3), 2.5)).fit(UTILITIES),
+         "its numbers are no weights", "leave it out, or write 0"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),
@@ -849,6 +852,9 @@ POSSIBLE = [
 # What is told of values that are not private, and what looks like it.
 SPELT = np.where(np.arange(60) == 7, "F ", SEX)
 TOLD = {
+    "half of cost_matrix is 0: .* add its .T": lambda: sampler(
+        None, cost_matrix=np.triu(np.ones((3, 3)), 1)
+    ).fit(VISITS),
     "column 'sex' of X tells the group": lambda: metrics.group_auc(NUMBERS_AND_SEX, SEX),
     "column 2 of X tells": lambda: metrics.group_auc(np.c_[NUMBERS, SEX == "f"], SEX),
     "column 'code' of X tells the group": lambda: repair().fit(

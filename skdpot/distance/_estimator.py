@@ -629,8 +629,8 @@ class PrivateSinkhornDistance(BaseTransportDistance):
             )
         if settings.divergence == "ot" and settings.reg > settings.cost_range:
             raise ValueError(
-                f"reg={settings.reg:g} is above the range of the costs, {settings.cost_range:g}, so "
-                "that plans would hardly depend on them: use a smaller one."
+                f"reg={settings.reg:g} is above the range of the costs, {settings.cost_range:g}, "
+                "so that plans would hardly depend on them: use a smaller one."
             )
         if self.mechanism == "output":
             # The filler is public, and within the bounds of every cost.

@@ -192,6 +192,8 @@ class BaseDistributionSampler(BaseLocalSampler):
             outputs = inputs
             if np.ptp(cost) > 0 and (np.diag(cost) >= cost.max(axis=1)).all():
                 warn_user("staying costs most in cost_matrix: is it a similarity? Give distances.")
+            elif len(cost) > 2 and cost.any() and not (np.tril(cost).any() and np.triu(cost).any()):
+                warn_user("half of cost_matrix is 0: if costs are the same both ways, add its .T.")
         # Costs alone say nothing about a space that both kinds of points are in.
         if outputs is None:
             inputs, outputs = None, np.arange(float(cost.shape[1]))[:, None]

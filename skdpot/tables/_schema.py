@@ -452,8 +452,8 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
         is_pair = len(declared) == 2 and all(isinstance(end, Real) for end in declared)
         if is_pair and (isinstance(declared[0], float) or declared[1] - declared[0] > 1):
             raise ValueError(
-                f"column {name!r} is declared as {_declared(declared)}, which lists two categories. "
-                f"Bounds are {tuple(declared)}; if you mean categories, write {{'categories': [...]}}."
+                f"column {name!r} is declared as {_declared(declared)}, a list of two categories: "
+                f"bounds are {tuple(declared)}; for categories, write {{'categories': [...]}}."
             )
         return {"categories": declared}
     raise ValueError(_wrong(name, declared))

@@ -195,8 +195,14 @@ def _edges(adjacency: Any) -> sparse.csr_array:
             "adjacency must be a boolean or numeric array of shape (n_targets, n_sources), got "
             f"shape {adjacency.shape} and dtype {adjacency.dtype}."
         )
-    if not ((adjacency.data if sparse.issparse(adjacency) else adjacency) >= 0).all():
+    numbers = adjacency.data if sparse.issparse(adjacency) else adjacency
+    if not (numbers >= 0).all():
         raise ValueError("adjacency must not have NaN or numbers below 0: edges have nonzero ones.")
+    if numbers.shape == adjacency.shape and (numbers > 0).all() and (numbers != 1).any():
+        raise ValueError(
+            "adjacency has no 0, so that all pairs would be edges, and its numbers are no weights: "
+            "leave it out, or write 0 where no edge is."
+        )
     # Only where entries are zero matters; their values must not add up to zero.
     edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
