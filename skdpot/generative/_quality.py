@@ -330,7 +330,8 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
     """Return the information that noise leaves of every class."""
     noise, mixture = fitted.sketch.noise, fitted.sketch.mixture
     n_classes, n_clusters, n_codes = mixture.means.shape
-    labels = [None] * n_classes if fitted.classes is None else fitted.classes.tolist()
+    declared = fitted.space.classes
+    labels = [None] * n_classes if declared is None else declared.tolist()
     found = []
     tiny = 1e-300
     for c, label in enumerate(labels):

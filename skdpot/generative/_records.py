@@ -454,11 +454,6 @@ class FittedRecords:
     network: TrainedNetwork | None
 
     @property
-    def classes(self) -> np.ndarray | None:
-        """Return the declared labels."""
-        return self.space.classes
-
-    @property
     def n_records(self) -> int | None:
         """Return how many records there are, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
@@ -468,18 +463,18 @@ class FittedRecords:
         if given is not None:
             raise ValueError("given is for tables, with a schema; use y for labels.")
         counts = None if self.sketch is None else self.sketch.counts
-        codes = wanted_labels(n_samples, y, self.classes, rng, counts)
+        codes = wanted_labels(n_samples, y, self.space.classes, rng, counts)
         rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
         X = np.asarray(rows, dtype=np.float64)
         for block in blocks(*X.shape):
             X[block] = self.space.records(X[block])
-        return X if self.classes is None else (X, self.classes[codes])
+        return X if self.space.classes is None else (X, self.space.classes[codes])
 
     def prototypes(self) -> Any:
         """Return the means of clusters as records, with their labels if there are any."""
         rows, codes = self.sketch.prototypes()
         X = self.space.records(rows)
-        return X if self.classes is None else (X, self.classes[codes])
+        return X if self.space.classes is None else (X, self.space.classes[codes])
 
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any
@@ -664,20 +659,16 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
 
 def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
     """Raise if rules are false for all values that the few columns that they name may have."""
-
-    def named(text: str) -> set[Any]:
-        word = r"(?<!\w){}(?!\w)"
-        names = [column.name for column in schema.declared]
-        return {name for name in names if re.search(word.format(re.escape(str(name))), text)}
-
-    for chosen in map(named, texts):
+    words = {one.name: rf"(?<!\w){re.escape(str(one.name))}(?!\w)" for one in schema.declared}
+    named = {text: {name for name in words if re.search(words[name], text)} for text in texts}
+    for chosen in named.values():
         columns = tables.TableSchema(tuple(one for one in schema.columns if one.name in chosen))
         shape = [column.n_codes for column in columns.columns]
         # Computed columns have values of others. One real number has a million cells.
         if not len(shape) == len(chosen) > 0 or math.prod(shape) > 2**21:
             continue
         codes = np.indices(shape).reshape(len(shape), -1).T
-        together = Rules(tuple(text for text in texts if named(text) <= chosen))
+        together = Rules(tuple(text for text in texts if named[text] <= chosen))
         within = (np.full(codes.shape, place) for place in (0.001, 0.5, 0.999))
         frames = (frame_of(columns, columns.plain_values(codes, each)) for each in within)
         if not any(together.kept(frame, columns).any() for frame in frames):
