@@ -452,7 +452,8 @@ class ReleasedTable:
 
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
-        classes = None if y is None else _records.wanted_labels(n_samples, y, self.space.classes, rng)
+        classes = self.space.classes
+        classes = None if y is None else _records.wanted_labels(n_samples, y, classes, rng)
         n_samples = check_count("n_samples", n_samples) if classes is None else len(classes)
         _, *plain = self._rows(n_samples, rng, given, classes, evenly=evenly)
         schema = self.space.table_schema
