@@ -894,7 +894,9 @@ class TableSpace:
     @property
     def table_schema(self) -> tables.TableSchema:
         """Return the schema of the columns of tables."""
-        return self.schema.without_target() if self.apart else self.schema
+        if not self.apart:
+            return self.schema
+        return replace(self.schema, columns=self.schema.columns[:-1], target=None)
 
     @property
     def declaration(self) -> dict[Any, Any]:

@@ -522,10 +522,8 @@ class Column:
             code = self.n_known if self.missing else -1
         elif self.kind != NUMERIC:
             code = int(self.codes(objects([value]))[0])
-        else:
-            number = self._number_of(value)
-            whole = not self.integer or number is None or number == math.floor(number)
-            if number is not None and self.low <= number <= self.high and whole:
+        elif (number := self._number_of(value)) is not None and self.low <= number <= self.high:
+            if not self.integer or number == math.floor(number):
                 code = int(self.codes(np.array([number], dtype=np.float64))[0])
         if code >= 0:
             return code
@@ -542,8 +540,7 @@ class Column:
             ends[1] = last_number(condition[1], self.unit)
         if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
             raise ValueError(f"a range of column {self.name!r} is (low, high), got {condition!r}.")
-        first, last = ends
-        low, high = max(first, self.low), min(last, self.high)
+        low, high = max(ends[0], self.low), min(ends[1], self.high)
         if self.integer and low <= high:
             # Integers in (17.2, 20.9) are 18 to 20: rounding would add 17 and 21.
             low, high = math.ceil(low), math.floor(high)
@@ -608,10 +605,9 @@ def simplest_number(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     # Doubles have 15 digits that can be trusted.
     for n_decimals in range(-15, 16):
         power = 10.0 ** abs(n_decimals)
-        if n_decimals < 0:
-            candidates = np.ceil(low / power) * power
-        else:
-            candidates = np.ceil(low * power) / power
+        candidates = (
+            np.ceil(low / power) * power if n_decimals < 0 else np.ceil(low * power) / power
+        )
         fits = remaining & (candidates >= low) & (candidates < high)
         numbers[fits] = candidates[fits]
         remaining = remaining & ~fits
