@@ -56,10 +56,6 @@ def check_bounds(
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
         f"{to_display(bounds)}. A pair for each feature becomes such bounds by tuple(zip(*pairs))."
     )
-    # A list of two tuples is as much a pair for each of two features.
-    are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
-    if are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds):
-        raise ValueError(message)
     # A frame would be read by the names of its columns.
     if isinstance(bounds, dict) or hasattr(bounds, "columns"):
         raise ValueError(
@@ -68,8 +64,11 @@ def check_bounds(
         )
     try:
         of_one = n_features > 1 and (1,) in map(np.shape, bounds)
-        if of_one or any(np.asarray(end).dtype.kind in "mM" for end in bounds):
-            raise ValueError("a list of one number is not for all features, and dates are none")
+        # A list of two tuples is as much a pair for each of two features.
+        are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
+        are_pairs = are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds)
+        if of_one or are_pairs or any(np.asarray(end).dtype.kind in "mM" for end in bounds):
+            raise ValueError("neither a list of one number, nor pairs, nor dates are such ends")
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:
@@ -101,8 +100,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
         # Their own code would be asked whether private values are equal to them.
         are_own = any(type(part).__hash__ is not None for part in parts)
         number = {label: g for g, label in enumerate(() if are_own else given.tolist())}
-        different = names.ndim == 1 and len(number) == len(given)
-        different = different and all(label == label for label in number)
+        different = names.ndim == 1 and len(number) == len(given) and all(x == x for x in number)
     except (TypeError, ValueError):
         different = are_own = False
     if are_own:
