@@ -411,28 +411,24 @@ def stream_of(random_state: Any) -> RandomState:
 SCORED_ROWS = 2000
 
 
-def mean_squared_costs(rows, columns, row_labels=None, column_labels=None):
-    """Return mean squared differences of features, and 4 more between labels that differ."""
-    costs = euclidean_distances(rows, columns, squared=True) / rows.shape[1]
-    if row_labels is not None:
-        # Cost of a row of another class: as if all features were at the other ends of their ranges.
-        other_class = 4.0
-        costs += other_class * (row_labels[:, None] != column_labels)
-    return costs
-
-
 def sinkhorn_divergence(rows, columns, row_labels=None, column_labels=None, *, reg):
-    """Return the debiased transport cost between rows of [-1, 1]; zero between equal ones."""
-    sets = {"rows": (rows, row_labels), "columns": (columns, column_labels)}
+    """Return the debiased transport cost between rows of [-1, 1]; zero between equal ones.
+
+    Costs are mean squared differences of features, and 4 more between labels that differ: as if
+    all features were at the other ends of their ranges.
+    """
 
     def transport(one, other):
-        (x, x_labels), (y, y_labels) = sets[one], sets[other]
-        costs = mean_squared_costs(x, y, x_labels, y_labels)
+        (x, x_labels), (y, y_labels) = one, other
+        costs = euclidean_distances(x, y, squared=True) / x.shape[1]
+        if x_labels is not None:
+            costs += 4.0 * (x_labels[:, None] != y_labels)
         a, b = (np.full(n, 1 / n) for n in costs.shape)
         return entropic_transport(costs, a, b, reg, 1e-3).cost
 
-    within = transport("rows", "rows") + transport("columns", "columns")
-    return transport("rows", "columns") - within / 2
+    first, second = (rows, row_labels), (columns, column_labels)
+    within = transport(first, first) + transport(second, second)
+    return transport(first, second) - within / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -958,25 +954,21 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     check_rules(features, rules)
     if not apart:
         return TableSpace(features, container, False)
+    plain, name = features.plain()["columns"], "y"
     if named:
-        return TableSpace(_with_target_last(features), container, True, named=True)
+        # The target, which the schema may name, is the last column.
+        target = features.names[features.target or 0]
+        plain.sort(key=lambda column: column["name"] == target)
+        schema = tables.read_schema({"columns": plain, "target": target})
+        return TableSpace(schema.computing(rules.formulas), container, True, named=True)
     if target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
-    plain, name = features.plain()["columns"], "y"
     # No other column has the name of the labels.
     while name in {column["name"] for column in plain}:
         name += "_"
     labels = {"name": name, "categories": read_classes(classes)[0].tolist()}
     schema = tables.read_schema({"columns": [*plain, labels], "target": name})
     return TableSpace(schema.computing(rules.formulas), container, True)
-
-
-def _with_target_last(schema: tables.TableSchema) -> tables.TableSchema:
-    target = schema.columns[schema.target or 0]
-    features = [column for column in schema.declared if column is not target]
-    plain = [column.plain() for column in (*features, target)]
-    reordered = tables.read_schema({"columns": plain, "target": target.name})
-    return reordered.computing([column.name for column in schema.computed])
 
 
 def schema_template(frame, path=None, *, categories=False) -> dict:

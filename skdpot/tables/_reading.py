@@ -395,7 +395,7 @@ def find_columns(
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
     if wrong := [name for j, name in declared.items() if kinds.get(j, NUMERIC) == NUMERIC]:
         raise ValueError(f"categories are declared for columns that are not categorical: {wrong}.")
-    labels = {position: categories[name] for position, name in declared.items()}
+    labels: dict[Any, Any] = {position: categories[name] for position, name in declared.items()}
     columns = (Column(names[position], kind, position=position) for position, kind in kinds.items())
     return [
         one if one.kind == NUMERIC else _labelled(one, table, labels.get(one.position), missing)
