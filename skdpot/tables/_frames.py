@@ -193,19 +193,21 @@ def library_of(kind: type, names: Container[str] = ("DataFrame", "Table")) -> st
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Return some rows of a table or vector, by their positions."""
-    return _part_of(X, rows)
+    if sparse.issparse(X):
+        return X.tocsr()[rows]
+    # Columns of pandas may share a name, which narwhals refuses.
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return nw.to_native(_in_narwhals(X)[rows], pass_through=True)
 
 
 def take_columns(X: Any, columns: Any) -> Any:
     """Return some columns of a table, by their positions."""
-    return _part_of(X, (slice(None), np.atleast_1d(columns) if sparse.issparse(X) else columns))
-
-
-def _part_of(X: Any, at: Any) -> Any:
-    # Columns of pandas may share a name, which narwhals refuses.
-    if sparse.issparse(X) or hasattr(X, "iloc"):
-        return X.tocsr()[at] if sparse.issparse(X) else X.iloc[at]
-    return nw.to_native(_in_narwhals(X)[at], pass_through=True)
+    if sparse.issparse(X):
+        return X.tocsc()[:, np.atleast_1d(columns)]
+    if hasattr(X, "iloc"):
+        return X.iloc[:, columns]
+    return nw.to_native(_in_narwhals(X)[:, columns], pass_through=True)
 
 
 def _in_narwhals(column: Any) -> Any:
