@@ -359,7 +359,7 @@ def group_cells(
             group = np.empty(len(mass), dtype=np.int64)
             group[order] = merge_cells(mass[order], mass.sum() / n_groups)
         elif j == schema.target and starts is not None:
-            group = _merged_in_bands(mass, mass.sum() / n_groups, schema.classes_of(starts[j]))
+            group = merge_within(schema.classes_of(starts[j]), mass, mass.sum() / n_groups)
         else:
             group_mass = mass.sum() / n_groups
             # Who misses a value is no neighbour of those with the largest ones.
@@ -370,12 +370,20 @@ def group_cells(
     return groups
 
 
-def _merged_in_bands(mass, min_mass, bands):
-    """Return the group of each cell. No group is in two bands."""
+def merge_within(parts: np.ndarray, mass: np.ndarray, min_mass: float) -> np.ndarray:
+    """Return the group of each cell as `merge_cells` does; no group is in two parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import merge_within
+    >>> merge_within(np.array([0, 0, 1, 1]), np.full(4, 0.25), 0.25)
+    array([0, 1, 2, 3])
+    """
     group, first = np.empty(len(mass), dtype=np.int64), 0
-    for band in np.unique(bands):
-        merged = merge_cells(mass[bands == band], min_mass)
-        group[bands == band] = first + merged
+    for part in np.unique(parts):
+        merged = merge_cells(mass[parts == part], min_mass)
+        group[parts == part] = first + merged
         first += merged.max() + 1
     return group
 
@@ -730,25 +738,12 @@ def max_scanned(n_columns: int, n_records: float, deviation: float) -> int:
     max_columns = _FEWEST
     most_deviation = 0.2
     for size in PARITY_SIZES[1 : n_columns - 2]:
-        n_tests = count_subsets(n_columns, size)
+        n_tests = sum(math.comb(n_columns, k) for k in range(_FEWEST, size + 1))
         too_noisy = deviation * math.sqrt(n_tests) > most_deviation * max(n_records, 1.0)
         if too_noisy or n_tests > MOST_PARITIES:
             break
         max_columns = size
     return max_columns
-
-
-def count_subsets(n_columns: int, max_columns: int) -> int:
-    """Return how many subsets `scanned_subsets` has.
-
-    Examples
-    --------
-    >>> from skdpot.generative._counts import count_subsets
-    >>> count_subsets(10, 5)
-    582
-    """
-    sizes = range(_FEWEST, max_columns + 1)
-    return sum(math.comb(n_columns, size) for size in sizes)
 
 
 def scanned_subsets(n_columns: int, max_columns: int) -> list[np.ndarray]:

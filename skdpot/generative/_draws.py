@@ -16,7 +16,7 @@ from numpy.random import RandomState
 from skdpot._base import warn_of_bounds
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._mixture import class_shares, column_slices, pair_counts
+from skdpot.generative._mixture import column_slices, pair_counts
 from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, write_table
 
@@ -363,14 +363,10 @@ class ReleasedTable:
     network = None
 
     @property
-    def classes(self) -> np.ndarray | None:
-        """Return the labels of the target; None without one."""
-        return self.space.classes
-
-    @property
     def counts(self) -> np.ndarray:
         """Return the share of the records that each class has."""
-        return class_shares(self.model, self.space.schema.n_classes)
+        n_classes = self.space.schema.n_classes
+        return np.bincount(self.model["classes"], self.model["weights"], minlength=n_classes)
 
     def warn_of_bounds(self) -> None:
         """Warn of columns of which all that was released is in one place, or missing.
@@ -456,7 +452,8 @@ class ReleasedTable:
 
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
-        classes = None if y is None else _records.wanted_labels(n_samples, y, self.classes, rng)
+        classes = self.space.classes
+        classes = None if y is None else _records.wanted_labels(n_samples, y, classes, rng)
         n_samples = check_count("n_samples", n_samples) if classes is None else len(classes)
         _, *plain = self._rows(n_samples, rng, given, classes, evenly=evenly)
         schema = self.space.table_schema
@@ -483,8 +480,8 @@ class ReleasedTable:
         schema = self.space.schema
         if schema.target is None or not self.space.apart:
             return None
-        if self.classes is not None:
-            return self.classes[plain[schema.target]]
+        if self.space.classes is not None:
+            return self.space.classes[plain[schema.target]]
         return schema.columns[schema.target].presented(plain[schema.target])
 
     def sample_users(self, n_users: Any, rng: RandomState) -> Any:

@@ -104,25 +104,6 @@ def coarse_dependence(
     return left if left > min_distance else 0.0
 
 
-def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the fine group of each cell: each has about 1/32 of all records, and is in one group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._factors import fine_groups
-    >>> fine_groups(np.array([0.25, 0.25, 0.25, 0.25]), np.array([0, 0, 1, 1]))
-    array([0, 1, 2, 3])
-    """
-    fine, first, smallest = np.empty(len(group), dtype=np.int64), 0, 1 / 32
-    for number in range(group.max() + 1):
-        members = np.flatnonzero(group == number)
-        merged = _counts.merge_cells(shares[members], smallest)
-        fine[members] = first + merged
-        first += merged.max() + 1
-    return fine
-
-
 def firsts_of(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return the value of the first cell of each group."""
     return values[np.unique(group, return_index=True)[1]]
@@ -293,7 +274,8 @@ def fit_factors(
         groups = np.split(released["strong_groups"], ends)
     pairs = zip(groups, halves, strict=True)
     parts = [np.unique(2 * g + h, return_inverse=True)[1] for g, h in pairs]
-    fine = [fine_groups(*part) for part in zip(shares, parts, strict=True)]
+    # A fine group has about 1/32 of all records.
+    fine = [_counts.merge_within(*part, 1 / 32) for part in zip(parts, shares, strict=True)]
     margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
     coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
     targets = _pair_targets(released, schema, margins, groups, coarse)

@@ -176,8 +176,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         """Set the fitted attributes: functions of the release and of public parameters."""
         self._fitted = fitted
         self.noise_multiplier_ = noise_multiplier
-        if fitted.classes is not None:
-            self.classes_ = fitted.classes
+        if fitted.space.classes is not None:
+            self.classes_ = fitted.space.classes
         if fitted.n_records is not None:
             self.n_records_ = fitted.n_records
         if isinstance(fitted, ReleasedTable):

@@ -302,7 +302,14 @@ def intensity_map(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
     ranks = (np.cumsum(counts) - counts / 2) / images.size
     # Clipped pixels, which are many, keep to the ends.
     ranks[[0, -1]] = 0, 1
-    return _quantiles(histogram / histogram.sum(), ranks)
+    weights, edges = histogram / histogram.sum(), np.linspace(0, 1, len(histogram) + 1)
+    # The quantile function jumps at empty bins; np.interp takes the upper end.
+    values = np.interp(ranks, np.concatenate([[0.0], np.cumsum(weights)]), edges)
+    if len(weights) > 1 and weights[0] > weights[1]:
+        values[ranks <= weights[0]] = 0.0
+    if len(weights) > 1 and weights[-1] > weights[-2]:
+        values[ranks >= 1 - weights[-1]] = 1.0
+    return values
 
 
 def mapped(images: np.ndarray, intensities: np.ndarray) -> np.ndarray:
@@ -411,15 +418,3 @@ def moved_places(
 
 def _steps_of_intensity(images: np.ndarray) -> np.ndarray:
     return np.rint(np.clip(images, 0, 1) * _INTENSITIES).astype(np.intp)
-
-
-def _quantiles(weights: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return the quantiles of a histogram on [0, 1]."""
-    edges = np.linspace(0, 1, len(weights) + 1)
-    # The quantile function jumps at empty bins; np.interp takes the upper end.
-    values = np.interp(ranks, np.concatenate([[0.0], np.cumsum(weights)]), edges)
-    if len(weights) > 1 and weights[0] > weights[1]:
-        values[ranks <= weights[0]] = 0.0
-    if len(weights) > 1 and weights[-1] > weights[-2]:
-        values[ranks >= 1 - weights[-1]] = 1.0
-    return values

@@ -169,7 +169,7 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng, *, penalt
     # Products of matrices with fewer rows are too small for several threads.
     many_groups = 1_000
     with one_thread_unless(len(means) >= many_groups):
-        learning_rate = 0.1
+        learning_rate, min_share = 0.1, np.float32(1e-9)
         for step in range(n_iter):
             profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
             weighed = weights * profiles
@@ -178,9 +178,10 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng, *, penalt
             pair_slopes = profiles @ (errors + errors.T)
             slopes = ((0.5 * pair_slopes + single_errors) * profiles).sum(axis=1, keepdims=True)
             # Per unit of its weight, so that a light component learns as fast as a heavy one.
+            ratios = np.maximum(profiles, min_share) / np.maximum(weighed.sum(axis=0), min_share)
             gradients = [
                 through_softmax(pair_slopes + single_errors, profiles, columns)
-                + penalty * _pull_gradient(profiles, weighed.sum(axis=0), columns),
+                + penalty * through_softmax(np.log(ratios), profiles, columns),
                 weights * (slopes - (weights * slopes).sum()),
             ]
             # Divided, so that squares of gradients stay within the range of single precision.
@@ -188,13 +189,6 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng, *, penalt
             descend(state, moments, [part / n_cells for part in gradients], rate, step + 1)
     weights = softmax(state[1].T.astype(np.float64), [slice(None)])[0]
     return weights, softmax(state[0].astype(np.float64), columns)
-
-
-def _pull_gradient(profiles, mean, columns):
-    """Return the gradient at logits of how far, in relative entropy, components are from a mean."""
-    min_share = np.float32(1e-9)
-    ratios = np.maximum(profiles, min_share) / np.maximum(mean, min_share)
-    return through_softmax(np.log(ratios), profiles, columns)
 
 
 _TINY_SHARE = 1e-9
@@ -448,7 +442,11 @@ def fit_table(
         released, pair_noise = pool_classes(released, n_classes, ordered if pooled else (), target)
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)
-    n_records, shares = _sizes_of_classes(released, columns)
+    totals = [released["counts"][column].sum(axis=0) for column in columns]
+    # Columns with more cells add up more noise, and have less weight.
+    class_totals = np.average(totals, axis=0, weights=1 / released["n_cells"])
+    n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
+    shares = with_even_share(nearest_distribution(class_totals / n_records))
     class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
     if n_classes > 1:
         pair_noise = np.maximum(pair_noise, 1 / class_sizes)
@@ -477,17 +475,6 @@ def fit_table(
     return model if pooled else model | fit_factors(released, schema, model)
 
 
-def _sizes_of_classes(released, columns):
-    """Return the estimated number of records, and the share of each class.
-
-    Columns with more cells add up more noise, and have less weight.
-    """
-    totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
-    class_totals = np.average(totals, axis=0, weights=1 / released["n_cells"])
-    n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
-    return n_records, with_even_share(nearest_distribution(class_totals / n_records))
-
-
 def _fit_classes(
     released, columns, class_sizes, pair_noise, shares, n_components, n_iter, *, pooled
 ):
@@ -508,22 +495,6 @@ def _fit_classes(
         singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
         fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
     return fitted
-
-
-def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
-    """Return the probability of each class of the target.
-
-    The model is one of `fit_table`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._mixture import class_shares
-    >>> model = {"weights": np.array([0.5, 0.25, 0.25]), "classes": np.array([0, 1, 1])}
-    >>> class_shares(model, 2)
-    array([0.5, 0.5])
-    """
-    return np.bincount(model["classes"], model["weights"], minlength=n_classes)
 
 
 def _class_targets(released, columns, c, n_records, pair_noise):
@@ -553,7 +524,12 @@ def _cell_profiles(profiles, released, columns, c):
         group = released["groups"][column]
         totals = released["totals"][column]
         shares = shares_within(released["counts"][column], group, c, noise, totals)
-        cell_shares.append(_without_tail(released["tails"][column], shares, group))
+        if released["tails"][column].any():
+            # Where a group is more than an empty tail, this has the share 0.
+            remaining = np.where(released["tails"][column], 0.0, shares)
+            left = np.bincount(group, remaining)[group]
+            shares = np.where(left > 0, remaining / np.where(left > 0, left, 1.0), shares)
+        cell_shares.append(shares)
         groups.append(offset + group)
         offset += group.max() + 1
     return profiles[:, np.concatenate(groups)] * np.concatenate(cell_shares)
@@ -575,15 +551,6 @@ def _rake_in_place(cells, weights, distributions):
         for _ in range(rakings):
             profiles *= distribution / np.maximum(weights @ profiles, tiny)
             profiles /= profiles.sum(axis=1, keepdims=True)
-
-
-def _without_tail(tail, shares, group):
-    """Return shares of cells within groups, where an empty tail has the share 0."""
-    if not tail.any():
-        return shares
-    remaining = np.where(tail, 0.0, shares)
-    totals = np.bincount(group, remaining)[group]
-    return np.where(totals > 0, remaining / np.where(totals > 0, totals, 1.0), shares)
 
 
 def with_even_share(shares):

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
 from skdpot.generative._draws import ReleasedTable, sample_codes
+from skdpot.generative._mixture import pair_counts
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.charging import PrivacyGuarantee
 from skdpot.privacy.report import Report, Section
@@ -259,16 +259,16 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
         drawn = np.bincount(groups * n_classes + classes, minlength=counts.size)
         return _fit_of(names, counts, drawn.reshape(counts.shape), noise, n_records, n_tables)
 
-    columns, pairs, grouped, start = [], [], [], 0
+    columns, pairs, grouped = [], [], []
     for j, counts, group, stops in zip(schema.features, *parts, strict=True):
         cells = np.searchsorted(stops, codes[:, j], side="right")
         columns.append(fit((schema.names[j],), counts, cells, released["deviations"][0]))
         grouped.append((schema.names[j], group[cells], group.max() + 1))
-    for (a, of_a, n_a), (b, of_b, n_b) in combinations(grouped, 2):
-        stop = start + n_a * n_b * n_classes
-        counts = released["pairs"][start:stop].reshape(n_a, n_b, n_classes)
+    tables = pair_counts(released["pairs"], [size for *_, size in grouped], n_classes)
+    for (i, j), pair in tables.items():
+        (a, of_a, _), (b, of_b, n_b) = grouped[i], grouped[j]
+        counts = np.moveaxis(pair, 0, -1)
         pairs.append(fit((a, b), counts, of_a * n_b + of_b, released["deviations"][1]))
-        start = stop
     return _worst_first(columns), _worst_first(pairs)
 
 
@@ -330,7 +330,8 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
     """Return the information that noise leaves of every class."""
     noise, mixture = fitted.sketch.noise, fitted.sketch.mixture
     n_classes, n_clusters, n_codes = mixture.means.shape
-    labels = [None] * n_classes if fitted.classes is None else fitted.classes.tolist()
+    declared = fitted.space.classes
+    labels = [None] * n_classes if declared is None else declared.tolist()
     found = []
     tiny = 1e-300
     for c, label in enumerate(labels):

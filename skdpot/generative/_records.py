@@ -411,28 +411,24 @@ def stream_of(random_state: Any) -> RandomState:
 SCORED_ROWS = 2000
 
 
-def mean_squared_costs(rows, columns, row_labels=None, column_labels=None):
-    """Return mean squared differences of features, and 4 more between labels that differ."""
-    costs = euclidean_distances(rows, columns, squared=True) / rows.shape[1]
-    if row_labels is not None:
-        # Cost of a row of another class: as if all features were at the other ends of their ranges.
-        other_class = 4.0
-        costs += other_class * (row_labels[:, None] != column_labels)
-    return costs
-
-
 def sinkhorn_divergence(rows, columns, row_labels=None, column_labels=None, *, reg):
-    """Return the debiased transport cost between rows of [-1, 1]; zero between equal ones."""
-    sets = {"rows": (rows, row_labels), "columns": (columns, column_labels)}
+    """Return the debiased transport cost between rows of [-1, 1]; zero between equal ones.
+
+    Costs are mean squared differences of features, and 4 more between labels that differ: as if
+    all features were at the other ends of their ranges.
+    """
 
     def transport(one, other):
-        (x, x_labels), (y, y_labels) = sets[one], sets[other]
-        costs = mean_squared_costs(x, y, x_labels, y_labels)
+        (x, x_labels), (y, y_labels) = one, other
+        costs = euclidean_distances(x, y, squared=True) / x.shape[1]
+        if x_labels is not None:
+            costs += 4.0 * (x_labels[:, None] != y_labels)
         a, b = (np.full(n, 1 / n) for n in costs.shape)
         return entropic_transport(costs, a, b, reg, 1e-3).cost
 
-    within = transport("rows", "rows") + transport("columns", "columns")
-    return transport("rows", "columns") - within / 2
+    first, second = (rows, row_labels), (columns, column_labels)
+    within = transport(first, first) + transport(second, second)
+    return transport(first, second) - within / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,11 +450,6 @@ class FittedRecords:
     network: TrainedNetwork | None
 
     @property
-    def classes(self) -> np.ndarray | None:
-        """Return the declared labels."""
-        return self.space.classes
-
-    @property
     def n_records(self) -> int | None:
         """Return how many records there are, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
@@ -468,18 +459,18 @@ class FittedRecords:
         if given is not None:
             raise ValueError("given is for tables, with a schema; use y for labels.")
         counts = None if self.sketch is None else self.sketch.counts
-        codes = wanted_labels(n_samples, y, self.classes, rng, counts)
+        codes = wanted_labels(n_samples, y, self.space.classes, rng, counts)
         rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
         X = np.asarray(rows, dtype=np.float64)
         for block in blocks(*X.shape):
             X[block] = self.space.records(X[block])
-        return X if self.classes is None else (X, self.classes[codes])
+        return X if self.space.classes is None else (X, self.space.classes[codes])
 
     def prototypes(self) -> Any:
         """Return the means of clusters as records, with their labels if there are any."""
         rows, codes = self.sketch.prototypes()
         X = self.space.records(rows)
-        return X if self.classes is None else (X, self.classes[codes])
+        return X if self.space.classes is None else (X, self.space.classes[codes])
 
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any
@@ -664,20 +655,16 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
 
 def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
     """Raise if rules are false for all values that the few columns that they name may have."""
-
-    def named(text: str) -> set[Any]:
-        word = r"(?<!\w){}(?!\w)"
-        names = [column.name for column in schema.declared]
-        return {name for name in names if re.search(word.format(re.escape(str(name))), text)}
-
-    for chosen in map(named, texts):
+    words = {one.name: rf"(?<!\w){re.escape(str(one.name))}(?!\w)" for one in schema.declared}
+    named = {text: {name for name in words if re.search(words[name], text)} for text in texts}
+    for chosen in named.values():
         columns = tables.TableSchema(tuple(one for one in schema.columns if one.name in chosen))
         shape = [column.n_codes for column in columns.columns]
         # Computed columns have values of others. One real number has a million cells.
         if not len(shape) == len(chosen) > 0 or math.prod(shape) > 2**21:
             continue
         codes = np.indices(shape).reshape(len(shape), -1).T
-        together = Rules(tuple(text for text in texts if named(text) <= chosen))
+        together = Rules(tuple(text for text in texts if named[text] <= chosen))
         within = (np.full(codes.shape, place) for place in (0.001, 0.5, 0.999))
         frames = (frame_of(columns, columns.plain_values(codes, each)) for each in within)
         if not any(together.kept(frame, columns).any() for frame in frames):
@@ -903,7 +890,9 @@ class TableSpace:
     @property
     def table_schema(self) -> tables.TableSchema:
         """Return the schema of the columns of tables."""
-        return self.schema.without_target() if self.apart else self.schema
+        if not self.apart:
+            return self.schema
+        return replace(self.schema, columns=self.schema.columns[:-1], target=None)
 
     @property
     def declaration(self) -> dict[Any, Any]:
@@ -965,25 +954,21 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     check_rules(features, rules)
     if not apart:
         return TableSpace(features, container, False)
+    plain, name = features.plain()["columns"], "y"
     if named:
-        return TableSpace(_with_target_last(features), container, True, named=True)
+        # The target, which the schema may name, is the last column.
+        target = features.names[features.target or 0]
+        plain.sort(key=lambda column: column["name"] == target)
+        schema = tables.read_schema({"columns": plain, "target": target})
+        return TableSpace(schema.computing(rules.formulas), container, True, named=True)
     if target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
-    plain, name = features.plain()["columns"], "y"
     # No other column has the name of the labels.
     while name in {column["name"] for column in plain}:
         name += "_"
     labels = {"name": name, "categories": read_classes(classes)[0].tolist()}
     schema = tables.read_schema({"columns": [*plain, labels], "target": name})
     return TableSpace(schema.computing(rules.formulas), container, True)
-
-
-def _with_target_last(schema: tables.TableSchema) -> tables.TableSchema:
-    target = schema.columns[schema.target or 0]
-    features = [column for column in schema.declared if column is not target]
-    plain = [column.plain() for column in (*features, target)]
-    reordered = tables.read_schema({"columns": plain, "target": target.name})
-    return reordered.computing([column.name for column in schema.computed])
 
 
 def schema_template(frame, path=None, *, categories=False) -> dict:

@@ -26,7 +26,6 @@ from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSerie
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
 from skdpot.privacy.noise import NoiseSource
-from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases, label_threshold
 from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, person_codes, refuse_other_rows
 from skdpot.transport import nearest_distribution
@@ -302,7 +301,7 @@ class SchemaReleases(SketchSeries):
     @property
     def sensitivity(self) -> Callable[..., float]:
         """Return that of the counts: a record is in one of each column, and in that of all."""
-        return partial(cell_count_sensitivity, n_tables=1 + len(self.space.schema.columns))
+        return _counts.tables_sensitivity(1 + len(self.space.schema.columns))
 
     @property
     def noise(self) -> tuple[float, int]:

@@ -56,10 +56,6 @@ def check_bounds(
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
         f"{to_display(bounds)}. A pair for each feature becomes such bounds by tuple(zip(*pairs))."
     )
-    # A list of two tuples is as much a pair for each of two features.
-    are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
-    if are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds):
-        raise ValueError(message)
     # A frame would be read by the names of its columns.
     if isinstance(bounds, dict) or hasattr(bounds, "columns"):
         raise ValueError(
@@ -68,8 +64,11 @@ def check_bounds(
         )
     try:
         of_one = n_features > 1 and (1,) in map(np.shape, bounds)
-        if of_one or any(np.asarray(end).dtype.kind in "mM" for end in bounds):
-            raise ValueError("a list of one number is not for all features, and dates are none")
+        # A list of two tuples is as much a pair for each of two features.
+        are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
+        are_pairs = are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds)
+        if of_one or are_pairs or any(np.asarray(end).dtype.kind in "mM" for end in bounds):
+            raise ValueError("neither a list of one number, nor pairs, nor dates are such ends")
         # Copies: the caller may change the arrays later.
         low, high = (np.array(np.broadcast_to(end, n_features), np.float64) for end in bounds)
     except (TypeError, ValueError) as error:
@@ -101,8 +100,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
         # Their own code would be asked whether private values are equal to them.
         are_own = any(type(part).__hash__ is not None for part in parts)
         number = {label: g for g, label in enumerate(() if are_own else given.tolist())}
-        different = names.ndim == 1 and len(number) == len(given)
-        different = different and all(label == label for label in number)
+        different = names.ndim == 1 and len(number) == len(given) and all(x == x for x in number)
     except (TypeError, ValueError):
         different = are_own = False
     if are_own:
@@ -522,10 +520,8 @@ class Column:
             code = self.n_known if self.missing else -1
         elif self.kind != NUMERIC:
             code = int(self.codes(objects([value]))[0])
-        else:
-            number = self._number_of(value)
-            whole = not self.integer or number is None or number == math.floor(number)
-            if number is not None and self.low <= number <= self.high and whole:
+        elif (number := self._number_of(value)) is not None and self.low <= number <= self.high:
+            if not self.integer or number == math.floor(number):
                 code = int(self.codes(np.array([number], dtype=np.float64))[0])
         if code >= 0:
             return code
@@ -542,8 +538,7 @@ class Column:
             ends[1] = last_number(condition[1], self.unit)
         if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
             raise ValueError(f"a range of column {self.name!r} is (low, high), got {condition!r}.")
-        first, last = ends
-        low, high = max(first, self.low), min(last, self.high)
+        low, high = max(ends[0], self.low), min(ends[1], self.high)
         if self.integer and low <= high:
             # Integers in (17.2, 20.9) are 18 to 20: rounding would add 17 and 21.
             low, high = math.ceil(low), math.floor(high)
@@ -608,10 +603,9 @@ def simplest_number(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     # Doubles have 15 digits that can be trusted.
     for n_decimals in range(-15, 16):
         power = 10.0 ** abs(n_decimals)
-        if n_decimals < 0:
-            candidates = np.ceil(low / power) * power
-        else:
-            candidates = np.ceil(low * power) / power
+        candidates = (
+            np.ceil(low / power) * power if n_decimals < 0 else np.ceil(low * power) / power
+        )
         fits = remaining & (candidates >= low) & (candidates < high)
         numbers[fits] = candidates[fits]
         remaining = remaining & ~fits

@@ -13,17 +13,14 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.checks import redact_errors
-from skdpot.tables._column import is_missing, objects, read_in_parts
-
-if TYPE_CHECKING:
-    from skdpot.tables._column import Column
+from skdpot.privacy.checks import redact_errors, result_of
+from skdpot.tables._column import Column, is_missing, objects, read_in_parts
 
 CONTAINERS = ("array", "pandas", "polars", "pyarrow")
 # Texts of files that stand for a missing value, unless they are declared labels.
@@ -239,7 +236,8 @@ def plain_values(column: Any) -> np.ndarray:
         values = column.tolist()
     else:
         values = entries_of(column, object()).tolist()
-    return objects([_plain_value(value) for value in values])
+    # What raises when it is read is a value that nobody declared.
+    return objects([result_of(partial(_plain_value, value), object()) for value in values])
 
 
 def entries_of(column: Any, unread: Any = None) -> np.ndarray:
@@ -252,13 +250,9 @@ def entries_of(column: Any, unread: Any = None) -> np.ndarray:
 
 
 def _plain_value(value: Any) -> Any:
-    try:
-        if isinstance(value, np.datetime64 | np.timedelta64):
-            return plain_values(np.array([value]))[0]
-        return value.item() if isinstance(value, np.generic) else value
-    except Exception:
-        # What raises when it is read is a value that nobody declared.
-        return object()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return plain_values(np.array([value]))[0]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def labels_in(values: np.ndarray) -> np.ndarray:
@@ -382,7 +376,7 @@ def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
 
 def read_table_file(
     path: str | os.PathLike[str],
-    columns: Iterable["Column"],
+    columns: Iterable[Column],
     *,
     sep: str = ",",
     decimal: str = ".",
@@ -573,7 +567,7 @@ def _stripped(names: Iterable) -> list[str]:
     return [str(name).strip() for name in names]
 
 
-def _reader(column: "Column", number: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _reader(column: Column, number: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the function that converts a file's text to a value of a column."""
     if column.labels is None:
         return number

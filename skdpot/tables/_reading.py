@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
-from itertools import compress
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -91,7 +91,19 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
     for column in schema.columns:
         position = names.index(column.name)
         if column.kind == NUMERIC:
-            read, are_valid, wrong = _numbers_in(table, position, column)
+            if column.unit is not None:
+                read, are_valid = numbers_of_dates(table.series(position), column.unit)
+                wrong = (
+                    f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
+                    "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
+                )
+            else:
+                read, are_valid = _floats(table.column(position))
+                wrong = (
+                    f"column {column.name!r} is declared numeric, and has values that are not "
+                    "numbers. Convert text to numbers first, as by pandas.to_numeric; dates have "
+                    "dates as bounds, in the schema"
+                )
             if private:
                 # What such types hold may be numbers, or dates; text alone is none. The type alone
                 # decides, also where all values are missing.
@@ -143,28 +155,6 @@ def _check_names(names: list, declared: list) -> None:
 
 # Numbers and labels
 # ------------------
-
-
-def _numbers_in(table: _frames.Table, j: int, column: Column) -> tuple[np.ndarray, bool, str]:
-    """Return a column as doubles, whether its values are numbers, and the problem if not.
-
-    Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
-    declared.
-    """
-    if column.unit is not None:
-        numbers, are_valid = numbers_of_dates(table.series(j), column.unit)
-        wrong = (
-            f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
-            "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
-        )
-    else:
-        numbers, are_valid = _floats(table.column(j))
-        wrong = (
-            f"column {column.name!r} is declared numeric, and has values that are not numbers. "
-            "Convert text to numbers first, as by pandas.to_numeric; dates have dates as bounds, "
-            "in the schema"
-        )
-    return numbers, are_valid, wrong
 
 
 def as_numbers(X: Any) -> Any:
@@ -258,28 +248,27 @@ def labels_of(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
     raises.
     """
     # None for each kind of missing value.
-    labels = table.labels(column.position)
-    if missing in ("kept", "none") or not any(label is None for label in labels):
+    labels, is_nominal = table.labels(column.position), column.kind != ORDINAL
+    may_miss = missing in ("kept", "none") or (missing == "category" and is_nominal)
+    if may_miss or not any(label is None for label in labels):
         return labels
-    if missing == "category" and column.kind == ORDINAL:
+    if missing == "category":
         raise ValueError(
             f"Input X contains NaN, in column {column.name!r} of levels, whose order has no place "
             "for missing values. Impute it, or declare the column to be nominal."
         )
-    if missing == "error":
-        raise ValueError(
-            f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it "
-            "is nominal, make it a category of its own with missing='category'. "
-            f"{_columns_with_missing(table)}"
-        )
-    return labels
+    raise ValueError(
+        f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it is "
+        "nominal, make it a category of its own with missing='category'. "
+        f"{_columns_with_missing(table)}"
+    )
 
 
 def _columns_with_missing(table: _frames.Table) -> str:
     """Return a sentence that names all columns with missing values, for errors about open rows."""
     values = [table.column(position).tolist() for position in range(len(table.names))]
-    missing = [any(map(is_missing, column)) for column in values]
-    return f"Columns with missing values: {list(compress(table.names, missing))}."
+    missing = [name for name, v in zip(table.names, values, strict=True) if any(map(is_missing, v))]
+    return f"Columns with missing values: {missing}."
 
 
 def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> None:
@@ -406,14 +395,12 @@ def find_columns(
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
     if wrong := [name for j, name in declared.items() if kinds.get(j, NUMERIC) == NUMERIC]:
         raise ValueError(f"categories are declared for columns that are not categorical: {wrong}.")
-    columns = []
-    for position, kind in kinds.items():
-        column = Column(names[position], kind, position=position)
-        if kind != NUMERIC:
-            labels = categories[declared[position]] if position in declared else None
-            column = _labelled(column, table, labels, missing)
-        columns.append(column)
-    return columns
+    labels: dict[Any, Any] = {position: categories[name] for position, name in declared.items()}
+    columns = (Column(names[position], kind, position=position) for position, kind in kinds.items())
+    return [
+        one if one.kind == NUMERIC else _labelled(one, table, labels.get(one.position), missing)
+        for one in columns
+    ]
 
 
 def _labelled(column: Column, table: _frames.Table, labels: Any, missing: str) -> Column:
@@ -437,8 +424,7 @@ def _labelled(column: Column, table: _frames.Table, labels: Any, missing: str) -
     kind = column.kind if len(number) > 1 else NOMINAL
     if private and column.dtype is not None:
         # Its own categories may come from the data.
-        is_ordered = getattr(dtype, "ordered", False)
-        dtype = _frames.categories_type(table.container, number, is_ordered)
+        dtype = _frames.categories_type(table.container, number, getattr(dtype, "ordered", False))
         column = replace(column, dtype=dtype)
     column = replace(column, kind=kind, values=tuple(number))
     if not (private or is_found or (column.codes(labels_of(table, column, missing)) > -2).all()):
@@ -485,8 +471,7 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
     if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
         listed = np.flatnonzero(listed).tolist()
     positions = [position_of(name, names, parameter) for name in listed]
-    ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
-    return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
+    return {j: ORDINAL if getattr(table.dtype(j), "ordered", False) else NOMINAL for j in positions}
 
 
 def _kind_of_type(dtype: Any, private: bool) -> str:
@@ -568,7 +553,7 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     number: dict[Any, int] = {}
-    codes = [_code_of(value, number) for value in values.tolist()]
+    codes = [result_of(partial(_code_of, value, number), -1) for value in values.tolist()]
     if -1 in codes and not leave_out:
         raise ValueError(
             "groups has values that do not name one person, whose rows cannot be protected: "
@@ -585,10 +570,7 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
 
 def _code_of(value: Any, number: dict[Any, int]) -> int:
     """Return the number of a person, a new one for a new person, and -1 for no name."""
-    try:
-        return -1 if _names_nobody(value) else number.setdefault(value, len(number))
-    except Exception:
-        return -1
+    return -1 if _names_nobody(value) else number.setdefault(value, len(number))
 
 
 def _names_nobody(value: Any) -> bool:

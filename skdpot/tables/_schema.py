@@ -101,10 +101,6 @@ class TableSchema:
             return codes
         return np.searchsorted(self.columns[self.target].band_starts(), codes, side="right") - 1
 
-    def without_target(self) -> "TableSchema":
-        """Return the schema without the target, which is the last column."""
-        return TableSchema(self.columns[:-1], None, self.others)
-
     def computing(self, names: Iterable) -> "TableSchema":
         """Return the schema in which the columns with these names are computed, and not learned."""
         target = None if self.target is None else self.names[self.target]
@@ -319,21 +315,20 @@ def write_table(
 
 def _typed(container: str, column: _column.Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
-    if column.unit is not None and container == "array":
+    if container == "array" and column.unit is not None:
         # Dates of Python; NaT becomes None.
-        return _column.objects(values.astype("M8[D]" if column.unit == "D" else "M8[us]")), None
-    if column.unit is not None:
-        return values.astype("M8[us]"), None
+        values = _column.objects(values.astype("M8[D]" if column.unit == "D" else "M8[us]"))
     if container == "array":
         return values, None
+    if column.unit is not None:
+        return values.astype("M8[us]"), None
     if column.dtype == "category":
         return values, categories_type(container, column.values, column.kind == _column.ORDINAL)
     if column.dtype is None and column.missing:
         # Integers and truth values that may be missing have types of pandas of their own.
-        if column.integer or (column.values and all(type(one) is int for one in column.values)):
-            return values, "Int64"
-        if column.values and all(isinstance(one, bool) for one in column.values):
-            return values, "boolean"
+        kinds = set(map(type, column.values))
+        if column.integer or kinds in ({int}, {bool}):
+            return values, "boolean" if kinds == {bool} else "Int64"
     return values, column.dtype
 
 
@@ -409,23 +404,23 @@ def _read_column(name: Any, declared: Any) -> _column.Column:
     if is_wrong or not isinstance(missing, bool):
         unknown = keys - _KEYS.keys() - set().union(*_KEYS.values())
         why = f"there is no key {to_display(min(unknown, key=str))}" if unknown else ""
-        raise ValueError(_wrong(name, declared, why))
+        raise _wrong(name, declared, why)
     if dtype not in (None, "category", "string"):
-        raise ValueError(_wrong(name, declared, "a schema has no dtype: convert the drawn column"))
+        raise _wrong(name, declared, "a schema has no dtype: convert the drawn column")
     key = min(kinds)
     if key == "bounds":
         return _column_of_bounds(name, in_full, missing)
     values, other = in_full[key], in_full.get("other")
     if isinstance(values, list) and any(map(_column.is_missing, values)):
         why = f"{key} are words or numbers, none of them missing (None or NaN)"
-        raise ValueError(_wrong(name, values, why))
+        raise _wrong(name, values, why)
     what = f"{key} of column {name!r}"
     labels = _column.declared_labels(values, what)[0].tolist()
     if not labels or not all(map(_is_label, labels)):
         why = f"{what} must be a list of words or numbers (a time of day is text, as '09:30:00')"
         raise ValueError(f"{why}, got {_declared(values)}.")
     if other is not None and other not in labels:
-        raise ValueError(_wrong(name, declared, "'other' names one of the categories"))
+        raise _wrong(name, declared, "'other' names one of the categories")
     kind = _column.ORDINAL if key == "levels" else _column.NOMINAL
     return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype, other=other)
 
@@ -436,16 +431,15 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
         return declared
     if isinstance(declared, range):
         if len(declared) < 2 or declared.step != 1:
-            why = "a range has the step 1, and at least two integers"
-            raise ValueError(_wrong(name, declared, why))
+            raise _wrong(name, declared, "a range has the step 1, and at least two integers")
         return {"bounds": (declared[0], declared[-1]), "integer": True}
     if isinstance(declared, tuple):
         words = [one for one in declared if isinstance(one, str) and not _column.is_date(one)]
         like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
         if like_dates or 0 < len(words) < len(declared):
-            raise ValueError(_wrong(name, declared, f"{(like_dates or words)[0]!r} is no date"))
+            raise _wrong(name, declared, f"{(like_dates or words)[0]!r} is no date")
         if words:
-            raise ValueError(_wrong(name, declared, "categories are a list, not a tuple"))
+            raise _wrong(name, declared, "categories are a list, not a tuple")
         return {"bounds": declared}
     if isinstance(declared, list | np.ndarray):
         # Those who mean bounds write lists, too; codes of two categories are mostly 0, 1 or 1, 2.
@@ -456,7 +450,7 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
                 f"bounds are {tuple(declared)}; for categories, write {{'categories': [...]}}."
             )
         return {"categories": declared}
-    raise ValueError(_wrong(name, declared))
+    raise _wrong(name, declared)
 
 
 def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _column.Column:
@@ -465,17 +459,16 @@ def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _col
     integer, scale = declared.get("integer", False), declared.get("scale", _column.LINEAR)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     if not isinstance(integer, bool) or scale not in (_column.LINEAR, _column.LOG):
-        raise ValueError(_wrong(name, declared))
+        raise _wrong(name, declared)
     are_dates = len(ends) == 2 and all(map(_column.is_date, ends))
     if unit is None and are_dates:
         # A time of day in a bound says that times matter.
         unit = "s" if any(map(_column.says_time, ends)) else "D"
     if unit is not None:
         if str(unit) not in _column.UNITS or {"integer", "scale"} & declared.keys():
-            why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
-            raise ValueError(_wrong(name, declared, why))
+            raise _wrong(name, declared, "dates have a unit 'D', 'h', 'min' or 's', and no scale")
         if not are_dates:
-            raise ValueError(_wrong(name, declared, "a unit is that of dates"))
+            raise _wrong(name, declared, "a unit is that of dates")
         integer = True
         ends = [_column.date_number(ends[0], unit), _column.last_number(ends[1], unit)]
     # Integers up to this magnitude, and differences of two of them, are doubles.
@@ -485,7 +478,7 @@ def _column_of_bounds(name: str | int, declared: Mapping, missing: bool) -> _col
     if not (numbers and whole and -max_magnitude <= ends[0] < ends[1] <= max_magnitude):
         why = "bounds of integers are whole numbers" if numbers and not whole else ""
         why = "low must be below high" if numbers and not ends[0] < ends[1] else why
-        raise ValueError(_wrong(name, bounds, why))
+        raise _wrong(name, bounds, why)
     low, high = (int(end) if integer else float(end) for end in ends)
     return _column.Column(name, _column.NUMERIC, missing, low, high, integer, scale, unit)
 
@@ -494,11 +487,10 @@ def _is_label(label: Any) -> bool:
     return isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label))
 
 
-def _wrong(name: Any, declared: Any, why: str = "") -> str:
-    reason = f": {why}" if why else ""
-    return (
-        f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {_declared(declared)}{reason}."
-    )
+def _wrong(name: Any, declared: Any, why: str = "") -> ValueError:
+    """Return the error about a declaration."""
+    got = _declared(declared) + (f": {why}" if why else "")
+    return ValueError(f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {got}.")
 
 
 def _declared(declared: Any) -> str:

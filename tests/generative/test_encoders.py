@@ -127,13 +127,8 @@ def test_codes_are_within_the_largest_norm(name, image_shape):
     encoder = make_any(name, image_shape)
     n_features = 40 if image_shape is None else int(np.prod(image_shape))
     rng = np.random.RandomState(2)
-    extreme = np.concatenate(
-        [
-            np.ones((1, n_features)),
-            -np.ones((1, n_features)),
-            rng.choice([-1.0, 1], (200, n_features)),
-        ]
-    )
+    extreme = rng.choice([-1.0, 1], (202, n_features))
+    extreme[0], extreme[1] = -1, 1
     norms = np.linalg.norm(encoder.encode(extreme), axis=1)
     assert norms.max() <= encoder.max_norm
 
@@ -179,19 +174,13 @@ def test_auto_goes_by_the_image_shape():
 @pytest.mark.parametrize(
     "encoder, options, message",
     [
-        ("fourier", {"n_features": 4}, "encoder must be one of"),
         (7, {"n_features": 4}, "encoder must be one of"),
         ((abs, abs), {"n_features": 4}, "encoder must be one of"),
-        ("dct", {"n_features": 4}, "needs an image_shape"),
-        ("pose", {"n_features": 4}, "needs an image_shape"),
-        ("pose", {"image_shape": (2, 2, 3)}, "of one channel, got 3"),
         ("pose", {"image_shape": (600, 600)}, "up to 512 x 512 pixels, got 600 x 600"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": 6}, "from 1 to 5, .* 5 x 9"),
         ("pose", {"image_shape": (9, 5), "n_coefficients": 6}, "from 1 to 5, .* 9 x 5"),
-        ("dct", {"image_shape": (5, 9), "n_coefficients": 0}, "n_coefficients"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": 2.5}, "n_coefficients"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": True}, "from 1 to 5"),
-        ("dct", {"n_features": 4, "n_coefficients": 2}, "needs an image_shape"),
         ("auto", {"image_shape": (5, 9), "n_features": 44}, "image_shape must be"),
     ],
 )
@@ -308,19 +297,16 @@ def test_a_grey_image_has_no_differences_of_colours():
 # -----
 
 
-def test_images_are_found_again_by_their_poses():
-    pixels = thick_strokes()
-    encoder = make("pose", (28, 28))
-    found = pixels_of(encoder.decode(encoder.encode(points_of(pixels))), (28, 28))
-    error = np.mean((found - pixels) ** 2)
-    assert error < 0.05 * pixels.var()
-
-
-def test_digits_are_found_again_by_their_poses():
-    pixels = load_digits().images[:300] / 16
-    encoder = make("pose", (8, 8))
-    found = pixels_of(encoder.decode(encoder.encode(points_of(pixels))), (8, 8))
-    assert np.mean((found - pixels) ** 2) < 0.2 * pixels.var()
+@pytest.mark.parametrize(
+    "pixels, most",
+    [(thick_strokes(), 0.05), (load_digits().images[:300] / 16, 0.2)],
+    ids=["strokes", "digits"],
+)
+def test_images_are_found_again_by_their_poses(pixels, most):
+    shape = pixels.shape[1:]
+    encoder = make("pose", shape)
+    found = pixels_of(encoder.decode(encoder.encode(points_of(pixels))), shape)
+    assert np.mean((found - pixels) ** 2) < most * pixels.var()
 
 
 def test_the_pose_takes_up_an_affine_map():

@@ -1,7 +1,6 @@
 """Releases of a sketch: how far a record moves them, what noise they get, and what else is left."""
 
 import math
-import pickle
 import warnings
 
 import joblib
@@ -497,13 +496,3 @@ def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
                 assert ledger.entries() == []
                 refused += 1
     assert 0 < refused < 15
-
-
-@pytest.mark.parametrize("case", ["vectors", "clusters, own covariances", "poses"])
-def test_no_value_of_a_record_is_left(case, rng):
-    generator, (X, y) = make_generator(case), some_records(case, rng)
-    generator.fit(X, y)
-    left = pickle.dumps(vars(generator))
-    codes = generator._fitted.sketch.encoder.encode(2 * X - 1)
-    for value in np.concatenate([X.ravel(), 2 * X.ravel() - 1, codes.ravel()]):
-        assert value in (-1.0, 0.0, 1.0) or value.tobytes() not in left

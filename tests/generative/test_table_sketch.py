@@ -20,6 +20,7 @@ from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_codes, read_schema, write_table
+from tests.oracles.sketch import moved_by, transcript_of
 from tests.quick import first_quick
 
 SCHEMA = {
@@ -41,52 +42,38 @@ def make_codes(schema, n, seed=0):
 
 
 class NoNoise:
-    """Releases without noise, that keeps what was to be released."""
+    """Releases without noise."""
 
     def __init__(self, deviation=0.0):
-        self.sums, self.sensitivities, self.deviation = {}, {}, deviation
+        self.deviation = deviation
 
     def run(self, name, sums, sensitivity):
-        sensitivity = sensitivity(relation="add_remove")
         assert sums.dtype == np.int64
-        self.sums[name], self.sensitivities[name] = sums, sensitivity
         return sums.astype(np.float64)
 
     def standard_deviation(self, name, sensitivity):
         return self.deviation * sensitivity(relation="add_remove")
 
 
-class Replay(NoNoise):
-    """Releases what another one did, whatever the sums are."""
-
-    def __init__(self, other):
-        super().__init__(other.deviation)
-        self.other = other
-
-    def run(self, name, sums, sensitivity):
-        super().run(name, sums, sensitivity)
-        return self.other.sums[name].astype(np.float64)
-
-
 @pytest.mark.parametrize("target", first_quick(["job", "wage", None, "rich", "gain", "age"], 1))
 def test_a_record_moves_each_release_by_its_sensitivity(target):
     schema = read_schema(SCHEMA, target)
     codes = make_codes(schema, 200)
-    base = NoNoise()
     options = {"parities": True, "totals": True}
-    release_marginals(codes, schema, base, **options)
-    assert set(base.sums) == set(share_marginals(schema, **options))
-    assert ("totals" in base.sums) == (schema.n_classes > 1)
+    shares = share_marginals(schema, **options)
+
+    def release(rows):
+        releases = SketchReleases(1.0, shares, "add_remove", make_source(0))
+        return lambda: release_marginals(rows, schema, releases, **options)
+
+    base = transcript_of(release(codes))
+    assert set(base) == set(shares) and ("totals" in base) == (schema.n_classes > 1)
     sizes = [column.n_codes for column in schema.columns]
     extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, codes[3], codes[77]]
     for record in extreme:
-        replay = Replay(base)
-        changed = np.vstack([codes[:40], record, codes[40:]])
-        release_marginals(changed, schema, replay, **options)
-        for name, sums in replay.sums.items():
-            moved = np.linalg.norm((sums - base.sums[name]).astype(np.float64))
-            assert replay.sensitivities[name] == base.sensitivities[name]
-            assert moved == pytest.approx(base.sensitivities[name], rel=1e-12)
+        changed = transcript_of(release(np.vstack([codes[:40], record, codes[40:]])), given=base)
+        assert all(changed[name].sensitivity == base[name].sensitivity for name in base)
+        assert list(moved_by(changed, base).values()) == pytest.approx([1.0] * len(base), rel=1e-12)
 
 
 def test_releases_do_not_depend_on_the_order_of_records():

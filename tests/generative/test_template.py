@@ -101,8 +101,3 @@ def test_names_that_may_be_values_are_refused():
 def test_json_that_is_no_schema_is_refused(schema, message):
     with pytest.raises(ValueError, match=message):
         read_schema(schema)
-
-
-def test_the_target_of_a_plain_schema_is_read():
-    schema = read_schema({"age": range(9), "sex": ["F", "M"]}, "sex")
-    assert read_schema(json.dumps(schema.plain())) == schema
