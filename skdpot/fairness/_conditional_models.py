@@ -356,20 +356,6 @@ def _is_missing(codes: np.ndarray, missing: float) -> np.ndarray:
 # ------------------------------------------------------------------------- linear functions
 
 
-def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return second moments by fold and group, as sums; the table has shape (width, n_rows).
-
-    `parts` is each row's fold times the number of groups, plus its group. The result has the shape
-    (n_folds, n_groups, width, width).
-    """
-    width = len(table)
-    sums = np.zeros((N_FOLDS * n_groups, width, width))
-    for part in range(len(sums)):
-        rows = table[:, parts == part]
-        sums[part] = rows @ rows.T
-    return sums.reshape(N_FOLDS, n_groups, width, width)
-
-
 def deal_folds(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return a random fold for every row; each fold has an equal share of every group."""
     order = np.lexsort((rng.random(len(groups)), groups))
@@ -583,7 +569,10 @@ def fit_numbers(
     """
     n_knots, n_bins = 257, 64
     table = np.vstack([np.ones(len(scores)), features, scores])
-    lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
+    parts = folds * n_groups + groups
+    of_parts = (table[:, parts == part] for part in range(N_FOLDS * n_groups))
+    sums = np.array([rows @ rows.T for rows in of_parts])
+    lines = fit_lines(sums.reshape(N_FOLDS, n_groups, len(table), len(table)))
     residuals = scores - lines.of(features)[groups, 0, np.arange(len(scores))]
     grid = np.linspace(0, 1, n_knots)
     knots = np.maximum.accumulate(np.quantile(residuals, grid))

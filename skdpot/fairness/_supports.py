@@ -407,10 +407,6 @@ class FreeSupport(BaseEstimator):
         if epsilon is not None and self.max_rows is not None:
             raise ValueError("max_rows is for fits without epsilon.")
 
-    def _most_rows(self) -> int:
-        """Return the maximum number of rows of a group that a support is found from."""
-        return 10_000 if self.max_rows is None else self.max_rows
-
     def _find(
         self,
         space: ColumnSpace,
