@@ -417,7 +417,7 @@ def fit_lines(by_fold: np.ndarray) -> Linear:
     common = min(common_penalties, key=lambda a: _held_out([_lines(s, a) for s in starts], by_fold))
     lines, start = [_lines(s, common) for s in starts], _within(total)
     plain = _lines(start, common)
-    if by_fold.shape[-1] == 2 or by_fold.shape[1] == 1:
+    if by_fold.shape[-1] == 2:
         return plain
     error, errors = _held_out(lines, by_fold), {}
     n_differing, penalties_by_group = (4, 12, 48), (3.0, 10.0, 30.0, 100.0, 300.0)
@@ -706,18 +706,17 @@ def fit_states(
     penalties = np.full(width, penalty)
     slopes, loss = minimise(features, states, offset, penalties)
     shifts = np.zeros((n_groups, n_states))
-    if n_groups > 1:
-        # Intercepts of groups are shrunk by the likelihood ratio.
-        both = np.vstack([features, np.eye(n_groups)[:, groups]])
-        penalties = np.r_[penalties, np.full(n_groups, _INTERCEPTS)]
-        start = np.hstack([slopes, np.zeros((n_states, n_groups))])
-        found, with_groups = minimise(both, states, offset, penalties, start)
-        spared = (len(np.unique(groups)) - 1) * (n_states - 1)
-        support = 1 - spared / max(2 * (loss - with_groups), 1e-9)
-        if support > 0:
-            slopes, shifts = found[:, :width], support * found[:, width:].T
+    # Intercepts of groups are shrunk by the likelihood ratio.
+    both = np.vstack([features, np.eye(n_groups)[:, groups]])
+    penalties = np.r_[penalties, np.full(n_groups, _INTERCEPTS)]
+    start = np.hstack([slopes, np.zeros((n_states, n_groups))])
+    found, with_groups = minimise(both, states, offset, penalties, start)
+    spared = (len(np.unique(groups)) - 1) * (n_states - 1)
+    support = 1 - spared / max(2 * (loss - with_groups), 1e-9)
+    if support > 0:
+        slopes, shifts = found[:, :width], support * found[:, width:].T
     model = Linear(level + shifts, slopes[None], bool(shifts.any()))
-    if n_groups == 1 or not width or not tested.any() or not trained.any():
+    if not width or not tested.any() or not trained.any():
         return model
     tilted = _tilted(model, *known, groups[trained])
     new_groups = groups[tested]
