@@ -196,11 +196,15 @@ def test_a_random_state_object_advances(sampler_class):
     np.testing.assert_array_equal(draw_twice(), (first, second))
 
 
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class):
+@pytest.mark.parametrize("sampler_class, params", [
+    *((sampler_class, {}) for sampler_class in SAMPLERS),
+    (SphericalProjectionSampler, {"method": "direct"}),
+])  # fmt: skip
+def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class, params):
     X = make_input(sampler_class, n_users=23)
-    sampler = sampler_class(random_state=5).fit(X)
+    sampler = sampler_class(random_state=5, **params).fit(X)
     expected, score = sampler.sample(X, 2), sampler.score(X)
+    np.testing.assert_array_equal(sampler.sample(X[:7], 2), expected[:7])
     projections = sampler.project(X) if sampler_class in LOCAL_SAMPLERS else None
     # There are as many chunks as jobs.
     for n_jobs in (2, 5):
