@@ -410,11 +410,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--agreement", type=Path, required=True, metavar="JSON",
         help="the file of the agreement, the same for all owners")  # fmt: skip
     add("--owner", required=True, metavar="NAME", help="her name in the agreement")
-    add(
-        "--labels",
-        metavar="COLUMN",
-        help="column with the group of each row, if it is not a column of the agreement",
-    )
+    add("--labels", metavar="COLUMN", help="column of each row's group, if not in the agreement")
     add("--ledger", **file, required=True, help="her own ledger")
     add("--key", **key)
     add("--budget", **budget)

@@ -415,10 +415,15 @@ class GroupDistributionDisplay:
             finite.
         """
         groups, features = self._checked()
-        self.axes_ = panels_for(ax, len(features), 2, panel_size=(3.7, 2.3))
+        n_rows = len(features)
+        axes = axes_for(ax, nrows=n_rows, ncols=2, squeeze=False, figsize=(8.0, 2.3 * n_rows + 0.6))
+        # As objects: NumPy would ask axes for their length otherwise.
+        given = np.asarray(axes, dtype=object)
+        if given.size != 2 * n_rows:
+            raise ValueError(f"ax must be {2 * n_rows} axes, for {n_rows} x 2 panels.")
+        self.axes_ = given.reshape(n_rows, 2)
         self.figure_ = self.axes_[0, 0].figure
-        shape = len(features), 2
-        self.artists_, self.distances_ = np.empty(shape, dtype=object), np.empty(shape)
+        self.artists_, self.distances_ = np.empty((n_rows, 2), dtype=object), np.empty((n_rows, 2))
         for row, (name, stages) in enumerate(zip(self.feature_names, features, strict=True)):
             # `_as_one_type` made doubles of numbers, and text of all others.
             numeric = all(values.dtype.kind == "f" for values in stages)
@@ -925,24 +930,7 @@ def load_pyplot() -> Any:
 
 def axes_for(ax: Any, **options: Any) -> Any:
     """Return the given axes, or those of a new figure with these options."""
-    pyplot = load_pyplot()
-    return pyplot.subplots(layout="constrained", **options)[1] if ax is None else ax
-
-
-def panels_for(
-    ax: Any, n_rows: int, n_columns: int, *, panel_size: tuple[float, float]
-) -> np.ndarray:
-    """Return a matrix of axes: the given ones, or those of a new figure."""
-    pyplot = load_pyplot()
-    if ax is None:
-        figsize = (n_columns * panel_size[0] + 0.6, n_rows * panel_size[1] + 0.6)
-        options = {"squeeze": False, "figsize": figsize, "layout": "constrained"}
-        return pyplot.subplots(n_rows, n_columns, **options)[1]
-    # As objects: NumPy would ask axes for their length otherwise.
-    given = np.asarray(ax, dtype=object)
-    if given.size == n_rows * n_columns:
-        return given.reshape(n_rows, n_columns)
-    raise ValueError(f"ax must be {n_rows * n_columns} axes, for {n_rows} x {n_columns} panels.")
+    return load_pyplot().subplots(layout="constrained", **options)[1] if ax is None else ax
 
 
 def numbers(values: Any) -> np.ndarray:

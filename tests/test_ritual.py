@@ -506,6 +506,23 @@ def test_a_seed_decides_about_a_release_and_nothing_else_does(case):
     assert any(released(k) != first for k in range(1, 20))
 
 
+@parametrized(SEEDED)
+def test_a_progress_bar_changes_nothing_and_ends(case, capsys):
+    results, printed = [], []
+    for verbose in (None, 1):
+        estimator = case.make(random_state=0, verbose=verbose)
+        result = case.run(estimator)
+        results.append(state(estimator) if result is estimator else result.tobytes())
+        printed.append(capsys.readouterr())
+    assert results[0] == results[1]
+    assert printed[0] == ("", "") and printed[1].out == ""
+    last, name = printed[1].err.split("\r")[-1], type(estimator).__name__
+    # What is done at once has none.
+    at_once = {"FairBarycenterRegressor", "FairBarycenterClassifier", "PrivateADMMTransport"}
+    assert last == "" if name in at_once else last.startswith(name)
+    assert "%" not in last or "100%" in last
+
+
 @by_case
 def test_clones_and_copies_spend_the_budget_of_the_original(case):
     ledger = PrivacyLedger(100.0, 0.1)

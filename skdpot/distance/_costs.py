@@ -160,16 +160,14 @@ def _multiples(factor: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
 def _check_cost_range(cost_range: Any) -> tuple[float, float] | None:
     if cost_range is None:
         return None
-    message = (
-        "cost_range must be two finite numbers (lo, hi) with lo < hi, from 1e-150 to 1e300 apart, "
-        f"got {cost_range!r}."
-    )
     # Texts and complex numbers would be converted, or fail later with another error.
-    if np.shape(cost_range) != (2,) or not all(isinstance(bound, Real) for bound in cost_range):
-        raise ValueError(message)
-    low, high = (float(bound) for bound in cost_range)
+    is_pair = np.shape(cost_range) == (2,) and all(isinstance(bound, Real) for bound in cost_range)
+    low, high = map(float, cost_range) if is_pair else (0.0, 0.0)
     if not SMALLEST_RANGE <= high - low <= LARGEST_RANGE:
-        raise ValueError(message)
+        raise ValueError(
+            "cost_range must be two finite numbers (lo, hi) with lo < hi, from 1e-150 to 1e300 "
+            f"apart, got {cost_range!r}."
+        )
     return low, high
 
 

@@ -108,7 +108,7 @@ class LabelledGroups:
         ]
 
 
-def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> LabelledGroups:
+def make_groups(X: Any, y: Any, groups: Any, labels: str, min_group_size: Any) -> LabelledGroups:
     """Return the groups that y names; raise if something public is wrong.
 
     With private labels errors depend on the shape of y only.
@@ -154,10 +154,8 @@ def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any
     return made
 
 
-def declared_groups(
-    n_records: int, group_sizes: Any, *, groups: Any, labels: str, min_group_size: Any
-) -> LabelledGroups:
-    """Return groups of declared sizes without records, or raise.
+def labels_of_sizes(n_records: int, group_sizes: Any, groups: Any) -> tuple[list[Any], np.ndarray]:
+    """Return the groups, and the labels of records in groups of declared sizes; or raise.
 
     Without sizes, two groups or the declared ones have equally many records.
     """
@@ -174,12 +172,9 @@ def declared_groups(
             f"group_sizes must give one number for each of the {len(names)} groups, none below 0, "
             f"and add up to n_records={n_records}, got {to_display(group_sizes)}."
         )
-    y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
     # As objects: an array of numbers and texts would make all of them texts.
-    names_of = np.asarray(names, dtype=object)[y]
-    return make_groups(
-        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size
-    )
+    of_groups = np.asarray(names, dtype=object)
+    return names, np.repeat(of_groups, np.asarray(group_sizes, dtype=np.int64), axis=0)
 
 
 def _check_sizes(min_group_size: Any, names: list[Any]) -> np.ndarray:
@@ -282,13 +277,8 @@ class BaseTransportDistance(PrivateEstimator):
     ) -> tuple[np.ndarray, Any, LabelledGroups]:
         """Return no records, their declared space, and declared groups."""
         d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
-        made = declared_groups(
-            n_records,
-            group_sizes,
-            groups=self.groups,
-            labels=self.labels,
-            min_group_size=self.min_group_size,
-        )
+        names, y = labels_of_sizes(n_records, group_sizes, self.groups)
+        made = make_groups(y, y, names, self.labels, self.min_group_size)
         return np.empty((0, d)), self._space(d), made
 
     def _validate(self, X: Any, y: Any) -> tuple[np.ndarray, Any, LabelledGroups]:
@@ -298,9 +288,7 @@ class BaseTransportDistance(PrivateEstimator):
         """
         # Space and points first: errors about declarations do not depend on y.
         space, points = self._points(X)
-        made = make_groups(
-            points, y, groups=self.groups, labels=self.labels, min_group_size=self.min_group_size
-        )
+        made = make_groups(points, y, self.groups, self.labels, self.min_group_size)
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()

@@ -253,7 +253,6 @@ class CostsRelease(NoisyRelease):
         tol: float = 1e-3,
     ) -> None:
         self.settings, self.groups, self.filler = settings, groups, filler
-        n_pairs = len(groups.sizes) * (len(groups.sizes) - 1) // 2
         # The solver's tolerance is a share of the sensitivity without it.
         exact, _ = pairwise_sensitivities(settings.cost_range, groups.sizes, labels=groups.labels)
         self.tolerances = tol * exact
@@ -271,7 +270,7 @@ class CostsRelease(NoisyRelease):
             epsilon,
             delta,
             partial(cost_vector_sensitivities, settings.cost_range, groups.sizes, **of_costs),
-            n_coordinates=n_pairs,
+            n_coordinates=len(exact),
             # In units of its sensitivity, no cost is above its range; noise is drawn on a grid that
             # reaches so far.
             largest=float((settings.cost_range / self.sensitivities).max()),

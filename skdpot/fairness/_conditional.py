@@ -111,10 +111,6 @@ class ConditionalRepair(BaseEstimator):
                 "support, method='support', does not."
             )
 
-    def _most_rows(self) -> int:
-        """Return the maximum number of rows that models are fitted to."""
-        return 100_000 if self.max_rows is None else self.max_rows
-
 
 @dataclass(frozen=True, eq=False)
 class ColumnStep:
@@ -379,7 +375,7 @@ def fit_conditional(
         Called after every column.
     """
     # In random order, since some models are fitted to the first rows alone.
-    rows = rng.permutation(np.flatnonzero(groups >= 0))[: method._most_rows()]
+    rows = rng.permutation(np.flatnonzero(groups >= 0))[: method.max_rows or 100_000]
     codes, groups, weights = codes[rows], groups[rows], np.asarray(weights, dtype=np.float64)
 
     keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)

@@ -356,20 +356,6 @@ def _is_missing(codes: np.ndarray, missing: float) -> np.ndarray:
 # ------------------------------------------------------------------------- linear functions
 
 
-def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return second moments by fold and group, as sums; the table has shape (width, n_rows).
-
-    `parts` is each row's fold times the number of groups, plus its group. The result has the shape
-    (n_folds, n_groups, width, width).
-    """
-    width = len(table)
-    sums = np.zeros((N_FOLDS * n_groups, width, width))
-    for part in range(len(sums)):
-        rows = table[:, parts == part]
-        sums[part] = rows @ rows.T
-    return sums.reshape(N_FOLDS, n_groups, width, width)
-
-
 def deal_folds(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return a random fold for every row; each fold has an equal share of every group."""
     order = np.lexsort((rng.random(len(groups)), groups))
@@ -431,7 +417,7 @@ def fit_lines(by_fold: np.ndarray) -> Linear:
     common = min(common_penalties, key=lambda a: _held_out([_lines(s, a) for s in starts], by_fold))
     lines, start = [_lines(s, common) for s in starts], _within(total)
     plain = _lines(start, common)
-    if by_fold.shape[-1] == 2 or by_fold.shape[1] == 1:
+    if by_fold.shape[-1] == 2:
         return plain
     error, errors = _held_out(lines, by_fold), {}
     n_differing, penalties_by_group = (4, 12, 48), (3.0, 10.0, 30.0, 100.0, 300.0)
@@ -583,7 +569,10 @@ def fit_numbers(
     """
     n_knots, n_bins = 257, 64
     table = np.vstack([np.ones(len(scores)), features, scores])
-    lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
+    parts = folds * n_groups + groups
+    of_parts = (table[:, parts == part] for part in range(N_FOLDS * n_groups))
+    sums = np.array([rows @ rows.T for rows in of_parts])
+    lines = fit_lines(sums.reshape(N_FOLDS, n_groups, len(table), len(table)))
     residuals = scores - lines.of(features)[groups, 0, np.arange(len(scores))]
     grid = np.linspace(0, 1, n_knots)
     knots = np.maximum.accumulate(np.quantile(residuals, grid))
@@ -717,18 +706,17 @@ def fit_states(
     penalties = np.full(width, penalty)
     slopes, loss = minimise(features, states, offset, penalties)
     shifts = np.zeros((n_groups, n_states))
-    if n_groups > 1:
-        # Intercepts of groups are shrunk by the likelihood ratio.
-        both = np.vstack([features, np.eye(n_groups)[:, groups]])
-        penalties = np.r_[penalties, np.full(n_groups, _INTERCEPTS)]
-        start = np.hstack([slopes, np.zeros((n_states, n_groups))])
-        found, with_groups = minimise(both, states, offset, penalties, start)
-        spared = (len(np.unique(groups)) - 1) * (n_states - 1)
-        support = 1 - spared / max(2 * (loss - with_groups), 1e-9)
-        if support > 0:
-            slopes, shifts = found[:, :width], support * found[:, width:].T
+    # Intercepts of groups are shrunk by the likelihood ratio.
+    both = np.vstack([features, np.eye(n_groups)[:, groups]])
+    penalties = np.r_[penalties, np.full(n_groups, _INTERCEPTS)]
+    start = np.hstack([slopes, np.zeros((n_states, n_groups))])
+    found, with_groups = minimise(both, states, offset, penalties, start)
+    spared = (len(np.unique(groups)) - 1) * (n_states - 1)
+    support = 1 - spared / max(2 * (loss - with_groups), 1e-9)
+    if support > 0:
+        slopes, shifts = found[:, :width], support * found[:, width:].T
     model = Linear(level + shifts, slopes[None], bool(shifts.any()))
-    if n_groups == 1 or not width or not tested.any() or not trained.any():
+    if not width or not tested.any() or not trained.any():
         return model
     tilted = _tilted(model, *known, groups[trained])
     new_groups = groups[tested]

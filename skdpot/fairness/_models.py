@@ -298,8 +298,10 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # Wrong weights raise before anything is computed.
         return PredictionRows(X, labels, read_groups(self, labels), len(y), y, params)
 
-    def _check_private(self) -> Groups:
-        """Return the declared groups; raise unless all public settings are valid with epsilon."""
+    def _declared(self, n_records, columns):
+        self._check_estimator()
+        if self.epsilon is None:
+            return None
         if not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 "with epsilon the estimator must be a sklearn.frozen.FrozenEstimator: a model that "
@@ -310,13 +312,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             raise ValueError("cv is for fits without epsilon: a FrozenEstimator is not trained.")
         # Raises if bounds are not declared.
         self._cell_edges(1)
-        return read_groups(self)
-
-    def _declared(self, n_records, columns):
-        self._check_estimator()
-        if self.epsilon is None:
-            return None
-        return PredictionRows(np.empty(0), np.empty(0), self._check_private(), n_records)
+        return PredictionRows(np.empty(0), np.empty(0), read_groups(self), n_records)
 
     def _cell_edges(self, n_cells: int) -> np.ndarray:
         """Return the edges of cells: equally wide, or without bounds, quantiles of probabilities.

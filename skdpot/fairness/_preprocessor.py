@@ -38,25 +38,19 @@ from skdpot.fairness._repair import (
     refuse_types,
     warn_of_units,
 )
-from skdpot.fairness._supports import (
-    BLEND_DRAW,
-    FreeSupport,
-    SupportMap,
-    blend,
-    labelled,
-    row_keys,
-    uniforms,
-)
+from skdpot.fairness._supports import BLEND_DRAW, FreeSupport, SupportMap, row_keys, uniforms
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import refuse_derived, refuse_other_rows
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
+    ORDINAL,
     Column,
     Table,
     find_columns,
     make_table,
     number_in_file,
+    objects,
     public_labels,
     read_numbers,
 )
@@ -712,6 +706,55 @@ def warn_of_labels(columns: list[Column], n_rows: int) -> None:
                 f"column {column.name!r} has a label of its own for most rows, and rows would get "
                 "those of others: leave out identifiers."
             )
+
+
+def blend(
+    columns: list[Column],
+    codes: np.ndarray,
+    images: np.ndarray,
+    moved: np.ndarray,
+    uniforms: np.ndarray,
+    level: float,
+) -> np.ndarray:
+    """Return the codes of rows moved part of the way to their images.
+
+    `moved` tells which rows are moved at all; among these, rows with one of `uniforms` below
+    `level` get all categories of their images.
+    """
+    drawn, blended = moved & (uniforms < level), codes.copy()
+    for j, column in enumerate(columns):
+        start, end = codes[:, j], images[:, j]
+        between = end if level == 1 else (1 - level) * start + level * end
+        if column.kind == NUMERIC:
+            # Nothing is between a number and a missing value.
+            jumps = np.isnan(start) != np.isnan(end)
+            blended[:, j] = np.where(jumps, np.where(drawn, end, start), between)
+            continue
+        # Levels stop in between, and other labels jump at random.
+        jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
+        taken = np.where(jumps, drawn, moved & (level > 0))
+        blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
+    return blended
+
+
+def labelled(
+    columns: list[Column], table: Table, y: Any, codes: np.ndarray, blended: np.ndarray
+) -> list[np.ndarray]:
+    """Return rows as columns in the user's terms.
+
+    A label stays what it is where its code does, also an unknown one: that of the table, or of `y`,
+    which is no column of it.
+    """
+    found = []
+    for column, start, end in zip(columns, codes.T, blended.T, strict=True):
+        if column.kind == NUMERIC:
+            found.append(end)
+            continue
+        labels = objects(y) if column.position is None else table.labels(column.position).copy()
+        changed = start != end
+        labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
+        found.append(labels)
+    return found
 
 
 def _rows_as(

@@ -16,7 +16,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from skdpot._sklearn_compat import Interval
 from skdpot.releases import UnitLayout
-from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, Table, as_array, objects
+from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, as_array
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
 
 # The constants of the splitmix64 generator.
@@ -26,55 +26,6 @@ _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 IMAGE_DRAW, BLEND_DRAW = 2**62, 2**62 + 1
 # Numbers of the draws of the first column, of blurred rows and of blurred images.
 BLUR_DRAW, BLURRED_IMAGE_DRAW = 2**62 + 3, 2**62 + 2**61
-
-
-def blend(
-    columns: list[Column],
-    codes: np.ndarray,
-    images: np.ndarray,
-    moved: np.ndarray,
-    uniforms: np.ndarray,
-    level: float,
-) -> np.ndarray:
-    """Return the codes of rows moved part of the way to their images.
-
-    `moved` tells which rows are moved at all; among these, rows with one of `uniforms` below
-    `level` get all categories of their images.
-    """
-    drawn, blended = moved & (uniforms < level), codes.copy()
-    for j, column in enumerate(columns):
-        start, end = codes[:, j], images[:, j]
-        between = end if level == 1 else (1 - level) * start + level * end
-        if column.kind == NUMERIC:
-            # Nothing is between a number and a missing value.
-            jumps = np.isnan(start) != np.isnan(end)
-            blended[:, j] = np.where(jumps, np.where(drawn, end, start), between)
-            continue
-        # Levels stop in between, and other labels jump at random.
-        jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
-        taken = np.where(jumps, drawn, moved & (level > 0))
-        blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
-    return blended
-
-
-def labelled(
-    columns: list[Column], table: Table, y: Any, codes: np.ndarray, blended: np.ndarray
-) -> list[np.ndarray]:
-    """Return rows as columns in the user's terms.
-
-    A label stays what it is where its code does, also an unknown one: that of the table, or of `y`,
-    which is no column of it.
-    """
-    found = []
-    for column, start, end in zip(columns, codes.T, blended.T, strict=True):
-        if column.kind == NUMERIC:
-            found.append(end)
-            continue
-        labels = objects(y) if column.position is None else table.labels(column.position).copy()
-        changed = start != end
-        labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
-        found.append(labels)
-    return found
 
 
 def row_keys(seed: int, codes: np.ndarray) -> np.ndarray:
@@ -406,10 +357,6 @@ class FreeSupport(BaseEstimator):
         """Raise if parameters do not fit a private fit, or an open one."""
         if epsilon is not None and self.max_rows is not None:
             raise ValueError("max_rows is for fits without epsilon.")
-
-    def _most_rows(self) -> int:
-        """Return the maximum number of rows of a group that a support is found from."""
-        return 10_000 if self.max_rows is None else self.max_rows
 
     def _find(
         self,

@@ -274,13 +274,6 @@ class Preview:
             yield from (f"    {error}" for error in self.errors)
 
 
-def describe_useless(errors: tuple[ExpectedError, ...], most_named: int = 3) -> str:
-    """Return a text that names the useless quantities."""
-    named = "; ".join(map(str, errors[:most_named]))
-    more = len(errors) - most_named
-    return named + (f"; and {more} more" if more > 0 else "")
-
-
 # The budget accountant of diffprivlib, imported on first use.
 #
 # diffprivlib 0.6.6 cannot be imported with recent releases of scikit-learn, which lack two private
@@ -571,10 +564,7 @@ class ReleasePlan:
             )
         if allowed or not self.useless:
             return None
-        return (
-            f"{self.label}: a part of the release is useless. Expected errors: "
-            f"{describe_useless(self.useless)}. {self.advice or _ADVICE}"
-        )
+        return f"{self.label}: a part of the release is useless. {self._why_useless}"
 
     @property
     def refusal(self) -> str | None:
@@ -588,15 +578,22 @@ class ReleasePlan:
         useless = self.useless
         if not useless or len(useless) < len(self.errors):
             return None
-        return (
-            f"{self.label}: nothing was charged, because the release would be useless. "
-            f"Expected errors: {describe_useless(useless)}. {self.advice or _ADVICE}"
-        )
+        what = "nothing was charged, because the release would be useless."
+        return f"{self.label}: {what} {self._why_useless}"
 
     @property
     def useless(self) -> tuple[ExpectedError, ...]:
         """Return the expected errors that are no smaller than their scale."""
         return tuple(error for error in self.errors if error.is_useless)
+
+    @property
+    def _why_useless(self) -> str:
+        """Return a text that names the useless quantities, and what to do."""
+        most_named = 3
+        named = "; ".join(map(str, self.useless[:most_named]))
+        more = len(self.useless) - most_named
+        named += f"; and {more} more" if more > 0 else ""
+        return f"Expected errors: {named}. {self.advice or _ADVICE}"
 
     def price(self, ledger: Any) -> Price | None:
         """Return the spending of a `PrivacyLedger` after the charge; None without such a ledger.

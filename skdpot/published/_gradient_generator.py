@@ -534,6 +534,9 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         n_iter, batch_size = int(parameters.n_iter), int(parameters.batch_size)
         per_record = self.gradient == "per_record"
         n_steps, multiplier = n_iter, 0.0
+        price: Callable[..., float] = epsilon_of
+        least: Callable[..., float] = generative.min_noise
+        options: dict[str, Any] = {"neighbouring": relation, "centred": per_record}
         if self.accounting == "paper":
             # The published proof, wrong as it is, is about these alone.
             if self.epsilon is None or per_record or relation != "add_remove":
@@ -541,26 +544,20 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
                     "accounting='paper' needs gradient='per_image', neighbouring='add_remove' and "
                     "an epsilon."
                 )
-            # The paper's noise scale is for the gradient of one of `batch_size` points.
-            count: dict[str, Any] = {"batch_size": batch_size, "sampling_rate": rate}
-            scale, epsilon = self.noise_multiplier, float(self.epsilon)
-            if scale is None:
-                scale = published_noise_scale(epsilon, delta, steps=n_iter, **count)
-            else:
-                n_steps = affordable_steps(
-                    epsilon, n_iter, lambda n: published_epsilon(scale, delta, steps=n, **count)
-                )
-            multiplier = scale / math.sqrt(batch_size)
-        elif self.epsilon is not None:
-            options: dict[str, Any] = {"neighbouring": relation, "centred": per_record}
+            price, least = published_epsilon, published_noise_scale
+            options = {"batch_size": batch_size}
+        if self.epsilon is not None:
             options["sampling_rate"] = rate
             multiplier, epsilon = self.noise_multiplier, float(self.epsilon)
             if multiplier is None:
-                multiplier = generative.min_noise(epsilon, delta, steps=n_iter, **options)
+                multiplier = least(epsilon, delta, steps=n_iter, **options)
             else:
                 n_steps = affordable_steps(
-                    epsilon, n_iter, lambda n: epsilon_of(multiplier, delta, steps=n, **options)
+                    epsilon, n_iter, lambda n: price(multiplier, delta, steps=n, **options)
                 )
+        if self.accounting == "paper":
+            # The paper's noise scale is for the gradient of one of `batch_size` points.
+            multiplier /= math.sqrt(batch_size)
         clip_norm = self.clip_norm
         if clip_norm is None:
             # About the norm of a gradient between rows at a moderate distance: public.

@@ -701,11 +701,8 @@ class NoisySinkhornDistance(BaseTransportDistance):
         # A record takes part in k - 1 of the runs, each of which gets that part of the budget.
         for n, m in combinations(groups.sizes.tolist(), 2):
             # Six matrices of n * m costs are held in memory.
-            what, remedy = (
-                "noisy Sinkhorn between {:,} and {:,} records",
-                "Use PrivateSinkhornDistance.",
-            )
-            check_memory(48 * n * m, what.format(n, m), remedy)
+            what = f"noisy Sinkhorn between {n:,} and {m:,} records"
+            check_memory(48 * n * m, what, "Use PrivateSinkhornDistance.")
             plans.append(make_plan(*budget, n_samples=(n, m), **options))
         event = plans[0].event
         if event is not None and len(plans) > 1:

@@ -343,20 +343,6 @@ def test_results_do_not_depend_on_the_number_of_jobs(name, further):
         np.testing.assert_array_equal(fitted.distances_, expected.distances_)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_progress_bar_changes_nothing_and_tells_nothing(name, capsys):
-    X, y = make_groups(10, 6, 7)
-    options = MECHANISMS[name] | {"bounds": (0, 1), "random_state": 0}
-    expected = PrivateSinkhornDistance(**options).fit(X, y).distances_
-    assert capsys.readouterr() == ("", "")
-    shown = PrivateSinkhornDistance(verbose=1, **options).fit(X, y)
-    np.testing.assert_array_equal(shown.distances_, expected)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    last = printed.err.split("\r")[-1]
-    assert last.startswith("PrivateSinkhornDistance: 100%") and "| 3/3 [" in last
-
-
 # In company
 # ----------
 

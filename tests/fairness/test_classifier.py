@@ -1,7 +1,5 @@
 """The fair classifier: probabilities, decisions by them, and scikit-learn's tools around it."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -302,9 +300,3 @@ def test_metadata_reaches_all_methods_by_default():
 def selection_gap(y_true, y_pred, sensitive_features):
     rates = [np.mean(y_pred[sensitive_features == group] == "yes") for group in ("f", "m")]
     return abs(rates[0] - rates[1])
-
-
-def test_clones_and_pickles_predict_the_same(fitted):
-    expected = fitted.predict_proba(NEW)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(NEW), expected)
-    np.testing.assert_array_equal(clone(fitted).fit(X, Y).predict_proba(NEW), expected)

@@ -132,17 +132,12 @@ def test_a_row_that_is_not_declared_counts_nowhere(values, monkeypatch):
 BAD = {
     "no delta": ({"delta": None}, "needs delta above 0"),
     "delta of 0": ({"delta": 0.0}, "needs delta above 0"),
-    "no bounds": ({"bounds": None}, "bounds must be declared"),
     "a column without bounds": ({"bounds": {"number": (-4, 5)}}, r"columns \['whole'\]"),
     "a large range": (
         {"bounds": {"number": (-4, 5), "whole": range(2**60)}}, "column 'whole' must be declared"
     ),
     "a range of one": ({"bounds": {"number": (-4, 5), "whole": range(1)}}, "must be a pair"),
-    "no groups": ({"groups": None}, "groups must be declared"),
-    "one group": ({"groups": ["f"]}, "needs two or more groups"),
-    "weights": ({"weights": [1.0, 2.0, 3.0]}, "numbers, one per group"),
     "no categories": ({"categories": {"level": ["low"]}}, "categories must be declared"),
-    "missing": ({"missing": "category"}, "is for fits without epsilon"),
     "tol": ({"method": ConditionalRepair(tol=2.0)}, "'tol' parameter"),
     "epsilon": ({"epsilon": 1e-17, "delta": 1e-200}, "epsilon is too small for a sketch"),
     "fixed": ({"conditional_on": "nothing"}, "conditional_on names"),

@@ -132,6 +132,8 @@ BAD = {
     "empty categories": ({"categorical_features": [1], "categories": {1: []}}, "are empty"),
     "epsilon": ({"epsilon": 0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
+    "delta without epsilon": ({"epsilon": None, "delta": DELTA, "bounds": None}, "for fits with"),
+    "bounds without epsilon": ({"epsilon": None}, "delta and bounds are for fits with epsilon"),
     "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "weights of others": ({"weights": {"a": 1, "c": 1}}, "as keys"),
     "an option": ({"method": FreeSupport(max_iter=0)}, "must be an int"),
@@ -158,13 +160,6 @@ def test_what_is_wrong_raises_before_anything_is_charged(params, message):
     with pytest.raises(ValueError, match="has 69 rows, and X has 70"):
         fit(X, labels[1:], ledger=ledger)
     assert not ledger.entries()
-
-
-def test_without_epsilon_delta_and_bounds_are_refused():
-    X, labels = shifted_groups((30, 40))
-    for params in ({"delta": DELTA, "bounds": None}, {}):
-        with pytest.raises(ValueError, match="delta and bounds are for fits with epsilon"):
-            fit(X, labels, epsilon=None, **params)
 
 
 # Randomness and utility

@@ -17,7 +17,6 @@ from skdpot.fairness._predictions import (
     shrunk_masses,
 )
 from skdpot.fairness.metrics import ks_between_groups
-from skdpot.privacy import BudgetExceededError
 
 DELTA = 1e-5
 
@@ -258,13 +257,6 @@ def test_what_is_charged_and_guaranteed(make):
     assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
     for public in ("the number of rows", "rows that are predicted", "the estimator"):
         assert public in guarantee.not_protected
-    # Predictions in crowded cells are drawn anew in every call.
-    before = fair.barycenter_
-    with pytest.raises(BudgetExceededError):
-        fair.fit(X, y)
-    assert fair.barycenter_ is before
-    assert len(ledger.entries()) == 1
-    assert make(random_state=0).fit(X, y).privacy_guarantee_ is None
 
 
 @pytest.mark.parametrize("make", [private, classes])
@@ -284,55 +276,44 @@ def test_what_is_not_trained_is_shared_by_clones(make):
 
 
 REFUSED = {
-    "a model that is trained": ({"estimator": LinearRegression()}, "FrozenEstimator"),
     "no estimator": ({"estimator": None}, "FrozenEstimator"),
     "no groups": ({"groups": None}, "groups must be declared"),
     "groups that are found": ({"groups": FoundGroups()}, "groups must be declared"),
     "one group": ({"groups": [0]}, "two or more groups"),
-    "no bounds": ({"bounds": None}, "bounds must be declared"),
     "other bounds": ({"bounds": (1, 0)}, "must be a pair"),
     "folds": ({"cv": 3}, "is for fits without epsilon"),
     "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "epsilon": ({"epsilon": 0.0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
     "delta without epsilon": ({"epsilon": None, "delta": 1e-5, "bounds": None}, "with epsilon"),
-    "bounds without epsilon": ({"epsilon": None}, "with epsilon"),
+    "bounds without epsilon": ({"epsilon": None, "bounds": (0, 1)}, "with epsilon"),
+}
+OF_SCORES = {
+    "a model that is trained": ({"estimator": LinearRegression()}, "FrozenEstimator"),
+    "no bounds": ({"bounds": None}, "bounds must be declared"),
+    "a classifier": ({"estimator": PROBABILITIES}, "must be a reg.*FairBarycenterClassifier makes"),
+}
+OF_CLASSES = {
+    "a model that is trained": ({"estimator": LogisticRegression()}, "FrozenEstimator"),
+    "a regressor": ({"estimator": SCORES}, "must be a classifier with predict_proba"),
 }
 
 
-@pytest.mark.parametrize("params, message", REFUSED.values(), ids=REFUSED)
-def test_what_does_not_go_together_is_refused_and_not_charged(params, message):
+@pytest.mark.parametrize("kind, options, refused", [
+    (FairBarycenterRegressor, {"estimator": SCORES}, REFUSED | OF_SCORES),
+    (FairBarycenterClassifier, {"estimator": PROBABILITIES, "bounds": None}, REFUSED | OF_CLASSES),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused_and_not_charged(kind, options, refused):
     X, y = two_groups(60)
+    y = y if kind is FairBarycenterRegressor else np.where(y > 0, "yes", "no")
     ledger = PrivacyLedger(10.0)
-    with pytest.raises(ValueError, match=message):
-        private(**{"ledger": ledger} | params).fit(X, y)
+    for params, message in refused.values():
+        fair = kind(**DECLARED | {"epsilon": 1.0, "ledger": ledger} | options | params)
+        with pytest.raises(ValueError, match=message):
+            fair.fit(X, y)
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        kind(**DECLARED | {"epsilon": 1.0, "ledger": ledger} | options).fit(X[:0], y[:0])
     assert not ledger.entries()
-
-
-REFUSED_OF_CLASSES = {
-    name: REFUSED[name]
-    for name in (
-        "no estimator", "no groups", "groups that are found", "one group", "other bounds", "folds",
-        "weights", "epsilon", "delta", "delta without epsilon",
-    )
-} | {
-    "a model that is trained": ({"estimator": LogisticRegression()}, "FrozenEstimator"),
-    "a regressor": ({"estimator": SCORES}, "must be a classifier with predict_proba"),
-    "bounds without epsilon": ({"epsilon": None, "bounds": (0, 1)}, "with epsilon"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("params, message", REFUSED_OF_CLASSES.values(), ids=REFUSED_OF_CLASSES)
-def test_what_does_not_go_together_is_refused_for_classes_and_not_charged(params, message):
-    X, y = two_groups(60)
-    ledger = PrivacyLedger(10.0)
-    options = {"estimator": PROBABILITIES, "bounds": None, "epsilon": 1.0, "ledger": ledger}
-    fair = FairBarycenterClassifier(**DECLARED | options | params)
-    with pytest.raises(ValueError, match=message):
-        fair.fit(X, np.where(y > 0, "yes", "no"))
-    assert not ledger.entries()
-    with pytest.raises(ValueError, match="must be a reg.*FairBarycenterClassifier makes its"):
-        FairBarycenterRegressor(PROBABILITIES, **DECLARED, epsilon=1.0).preview(60)
 
 
 def test_targets_are_not_quoted():
@@ -342,14 +323,6 @@ def test_targets_are_not_quoted():
         fair.fit(X, y)
     with pytest.raises(ValueError, match=r"shape \(60, 2\)"):
         fair.fit(X, np.full((60, 2), 1234.0))
-
-
-def test_a_table_without_rows_is_refused_and_not_charged():
-    X, y = two_groups(60)
-    ledger = PrivacyLedger(10.0)
-    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
-        private(ledger=ledger).fit(X[:0], y[:0])
-    assert not ledger.entries()
 
 
 def test_labels_of_rows_are_not_quoted():

@@ -58,19 +58,13 @@ def test_epsilon_is_exact_over_the_whole_range_and_never_below(rng):
                 assert exact_delta(epsilon * (1 - 1e-11), mu) > delta * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(
-    "epsilon, mu, delta", [(1.0, 0.0, 0.0), (0.0, 100.0, 1.0), (1.0, 100.0, 1.0)]
-)
-def test_ends_of_the_range_of_deltas(epsilon, mu, delta):
-    assert gaussian_delta(epsilon, mu) == delta
-
-
-def test_a_delta_that_underflows_is_not_rounded_to_zero():
+def test_ends_of_the_range():
+    for epsilon, mu, delta in ((1.0, 0.0, 0.0), (0.0, 100.0, 1.0), (1.0, 100.0, 1.0)):
+        assert gaussian_delta(epsilon, mu) == delta
+    # What underflows is not rounded to zero.
     assert 0 < gaussian_delta(50.0, 0.1) < 1e-300
     assert 0 < gaussian_delta(1e6, 1e-6) < 1e-300
-
-
-def test_no_epsilon_is_needed_for_a_delta_of_the_total_variation():
+    # No epsilon is needed for a delta of the total variation.
     total_variation = math.erf(0.7 / math.sqrt(8))
     assert gaussian_epsilon(total_variation * 1.000001, 0.7) == 0
     assert gaussian_epsilon(total_variation * 0.999999, 0.7) > 0

@@ -506,48 +506,27 @@ def ordered(values):
 
 
 @pytest.mark.experiment
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(
-    multipliers=ordered(MULTIPLIERS),
-    log_deltas=ordered(st.floats(-30.0, -1.0)),
-    rates=ordered(RATES),
-    numbers=ordered(NUMBERS),
-    relation=st.sampled_from(KINDS_OF_STEPS),
-)
-def test_epsilon_is_monotone(multipliers, log_deltas, rates, numbers, relation):
-    def price(noise, log_delta, rate, steps):
-        return epsilon_of(noise, math.exp(log_delta), sampling_rate=rate, steps=steps, **relation)
-
-    base = multipliers[0], log_deltas[0], rates[0], numbers[0]
-    middle = price(*base)
+@pytest.mark.parametrize("price, amounts, nearly, little", [
     # Grids of two prices differ.
-    most, least = middle * (1 + NEARLY), middle * (1 - NEARLY)
-    assert price(multipliers[1], *base[1:]) <= most
-    assert price(base[0], log_deltas[1], *base[2:]) <= most
-    assert price(*base[:2], rates[1], base[3]) >= least
-    assert price(*base[:3], numbers[1]) >= least
-
-
-@pytest.mark.experiment
+    (epsilon_of, st.floats(-30.0, -1.0).map(math.exp), NEARLY, 0.0),
+    (delta_of, st.floats(0.0, 5.0), 0.01, 1e-11),
+])  # fmt: skip
 @settings(max_examples=20, deadline=None, derandomize=True)
-@given(
-    multipliers=ordered(MULTIPLIERS),
-    epsilons=ordered(st.floats(0.0, 5.0)),
-    rates=ordered(RATES),
-    numbers=ordered(NUMBERS),
-    relation=st.sampled_from(KINDS_OF_STEPS),
-)
-def test_delta_is_monotone(multipliers, epsilons, rates, numbers, relation):
-    def price(noise, epsilon, rate, steps):
-        return delta_of(noise, epsilon, sampling_rate=rate, steps=steps, **relation)
+@given(data=st.data())
+def test_prices_are_monotone(price, amounts, nearly, little, data):
+    relation = data.draw(st.sampled_from(KINDS_OF_STEPS))
+    kinds = (MULTIPLIERS, amounts, RATES, NUMBERS)
+    base, more = zip(*(data.draw(ordered(kind)) for kind in kinds), strict=True)
 
-    base = multipliers[0], epsilons[0], rates[0], numbers[0]
-    middle = price(*base)
-    most, least = middle * (1 + 0.01) + 1e-11, middle * (1 - 0.01) - 1e-11
-    assert price(multipliers[1], *base[1:]) <= most
-    assert price(base[0], epsilons[1], *base[2:]) <= most
-    assert price(*base[:2], rates[1], base[3]) >= least
-    assert price(*base[:3], numbers[1]) >= least
+    def at(noise, amount, rate, steps):
+        return price(noise, amount, sampling_rate=rate, steps=steps, **relation)
+
+    middle = at(*base)
+    most, least = middle * (1 + nearly) + little, middle * (1 - nearly) - little
+    assert at(more[0], *base[1:]) <= most
+    assert at(base[0], more[1], *base[2:]) <= most
+    assert at(*base[:2], more[2], base[3]) >= least
+    assert at(*base[:3], more[3]) >= least
 
 
 @pytest.mark.experiment

@@ -295,22 +295,3 @@ def test_an_accountant_is_not_charged_what_has_no_pair():
     with pytest.raises(ValueError, match="names none. Use a PrivacyLedger"):
         plan_of(GaussianDpEvent(1.0)).charge_to(ledger)
     assert ledger.spent_budget == []
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_samplers_charge_users_and_their_samples_add_up(kind):
-    ledger = PrivacyLedger(epsilon=2.0)
-    sampler = kind(0.5, ledger=ledger).fit(X)
-    assert ledger.entries() == []
-    sampler.transform(X)
-    sampler.transform(X)
-    sampler.sample(X, n_samples=2)
-    assert [entry.event for entry in ledger.entries()] == [
-        PureDpEvent(0.5),
-        PureDpEvent(0.5),
-        SelfComposedDpEvent(PureDpEvent(0.5), 2),
-    ]
-    assert {(entry.unit, entry.label) for entry in ledger.entries()} == {("user", kind.__name__)}
-    assert ledger.spent() == (2.0, 0.0)
-    with pytest.raises(BudgetExceededError, match="per user"):
-        sampler.transform(X)

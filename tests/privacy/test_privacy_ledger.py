@@ -746,24 +746,28 @@ class TestBadInput:
         assert not path.exists()
 
     @pytest.mark.parametrize(
-        "event, said",
+        "charge, said",
         [
-            (PureDpEvent(-1.0), "epsilon of a PureDpEvent"),
-            (PureDpEvent(math.nan), "epsilon of a PureDpEvent"),
-            (PureDpEvent(10**400), "epsilon of a PureDpEvent"),
-            (SelfComposedDpEvent(PureDpEvent(1.0), 10**400), "count of a SelfComposedDpEvent"),
-            (ApproximateDpEvent(1.0, 1.0), "delta of a ApproximateDpEvent"),
-            (GaussianDpEvent(0.0), "noise_multiplier of a GaussianDpEvent"),
-            (SelfComposedDpEvent(PureDpEvent(1.0), -1), "count of a SelfComposedDpEvent"),
-            (ComposedDpEvent([PureDpEvent("1")]), "epsilon of a PureDpEvent"),
-            (PoissonSampledDpEvent(1.5, GaussianDpEvent(1.0)), "sampling_probability"),
-            (PlannedDpEvent(GaussianDpEvent(1.0), 0.0), "delta of a PlannedDpEvent"),
+            ({"event": PureDpEvent(-1.0)}, "epsilon of a PureDpEvent"),
+            ({"event": PureDpEvent(math.nan)}, "epsilon of a PureDpEvent"),
+            ({"event": PureDpEvent(10**400)}, "epsilon of a PureDpEvent"),
+            ({"event": SelfComposedDpEvent(PureDpEvent(1.0), 10**400)}, "count of a SelfComposed"),
+            ({"event": ApproximateDpEvent(1.0, 1.0)}, "delta of a ApproximateDpEvent"),
+            ({"event": GaussianDpEvent(0.0)}, "noise_multiplier of a GaussianDpEvent"),
+            ({"event": SelfComposedDpEvent(PureDpEvent(1.0), -1)}, "count of a SelfComposed"),
+            ({"event": ComposedDpEvent([PureDpEvent("1")])}, "epsilon of a PureDpEvent"),
+            ({"event": PoissonSampledDpEvent(1.5, GaussianDpEvent(1.0))}, "sampling_probability"),
+            ({"event": PlannedDpEvent(GaussianDpEvent(1.0), 0.0)}, "delta of a PlannedDpEvent"),
+            ({"unit": "person"}, "unit must be one of"),
+            ({"label": " "}, "label must be a line"),
+            ({"label": "x\n  user: spent (0, 0)"}, "label must be a line"),
+            ({"neighbouring": "swap"}, "neighbouring must be one of"),
         ],
     )
-    def test_bad_events_are_refused(self, event, said):
+    def test_bad_charges_are_refused(self, charge, said):
         ledger = PrivacyLedger(None)
         with pytest.raises(ValueError, match=said):
-            ledger.charge(event, **RECORD)
+            ledger.charge(**{"event": PureDpEvent(0.1), **RECORD} | charge)
         assert ledger.entries() == []
 
     @pytest.mark.parametrize("text", ["", "1", "{}", '{"PureDpEvent": {"epsilon": -1.0}}'])
@@ -788,21 +792,6 @@ class TestBadInput:
     def test_what_is_no_event_is_refused(self, event):
         with pytest.raises(TypeError, match="an event must be one of"):
             PrivacyLedger(None).charge(event, **RECORD)
-
-    @pytest.mark.parametrize(
-        "about, said",
-        [
-            ({"unit": "person", "label": "x"}, "unit must be one of"),
-            ({"unit": "record", "label": " "}, "label must be a line"),
-            ({"unit": "record", "label": "x\n  user: spent (0, 0)"}, "label must be a line"),
-            ({**RECORD, "neighbouring": "swap"}, "neighbouring must be one of"),
-        ],
-    )
-    def test_bad_charges_are_refused(self, about, said):
-        ledger = PrivacyLedger(None)
-        with pytest.raises(ValueError, match=said):
-            ledger.charge(PureDpEvent(0.1), **about)
-        assert ledger.entries() == []
 
     @pytest.mark.parametrize("content", [b"", b"some text that is no database\n" * 100])
     def test_file_that_is_no_ledger_is_refused_and_left_alone(self, path, content):
