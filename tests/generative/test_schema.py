@@ -269,6 +269,7 @@ def test_conditions_allow_units(name, condition, intervals):
         ("age", 16),
         ("age", "17"),
         ("age", None),
+        ("age", math.inf),
         ("age", (91, 95)),
         ("age", (30, 20)),
         ("age", ("a", "b")),
