@@ -1039,15 +1039,11 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
 def _declaration(table: tables.Table, place: int, categories: bool) -> Mapping[str, Any]:
     """Return the template of a declaration for a column of this type."""
     dtype, kind = table.dtype(place), table.kind(place)
-    bounds = [tables.FILL_IN, tables.FILL_IN]
-    if kind in "iu":
-        return {"bounds": bounds, "integer": True, "missing": False}
-    if kind == "f":
-        return {"bounds": bounds, "missing": False}
-    if kind == "M":
-        return {"bounds": bounds, "unit": "D", "missing": False}
-    if kind == "b":
-        return {"categories": [False, True], "missing": False}
+    numbers: dict[str, Any] = {"bounds": [tables.FILL_IN, tables.FILL_IN]}
+    of_kind = dict.fromkeys("iu", numbers | {"integer": True}) | {"f": numbers}
+    of_kind |= {"M": numbers | {"unit": "D"}, "b": {"categories": [False, True]}}
+    if kind in of_kind:
+        return of_kind[kind] | {"missing": False}
     labels = [tables.FILL_IN]
     if categories and hasattr(dtype, "categories"):
         labels = tables.plain_values(np.asarray(dtype.categories)).tolist()

@@ -153,12 +153,6 @@ def test_orders_of_labels_need_classes():
 ENCODERS = {"whiten-by-bounds": {}, "dct": IMAGES, "pose": {"encoder": "pose"} | IMAGES}
 
 
-def test_a_single_feature_does():
-    sampled = make(bounds=(-1, 3)).fit([[0.0], [9.0], [2.0]]).sample(50)
-    assert sampled.shape == (50, 1)
-    assert sampled.min() >= -1 and sampled.max() <= 3
-
-
 def test_images_in_colour_do():
     X = make_records(4, 16 * 16 * 3)
     fitted = make(image_shape=(16, 16, 3), n_coefficients=5).fit(X)
