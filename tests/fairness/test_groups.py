@@ -281,10 +281,3 @@ def test_with_epsilon_nothing_is_counted():
         assert "position" not in str(caught.value) and "unknown=" in str(caught.value)
         estimator.set_params(groups=DeclaredGroups(["f", "m"], unknown="nearest"))
         assert np.isfinite(images(estimator, some)).all()
-
-
-@pytest.mark.parametrize("weights", [[3.0, 1.0], {"b": 1.0, "a": 3.0}, [1.5e308, 0.5e308]])
-def test_weights_are_shares_of_what_was_asked_for(weights):
-    labels = ["a"] * 10 + ["b"] * 30
-    fair = fit(np.arange(40)[:, None], None, labels, weights=weights)
-    np.testing.assert_allclose(fair.group_weights_, [0.75, 0.25])

@@ -50,7 +50,7 @@ def test_groups_are_in_order_and_weights_in_that_of_groups():
     np.testing.assert_allclose(fair.group_weights_, [1 / 2, 1 / 3, 1 / 6])
     for weights, expected in (
         ("uniform", [1 / 3] * 3), ({10: 1, 2: 2, 9: 5}, [0.25, 0.625, 0.125]), ([1, 1, 6], None),
-        (np.array([0.5, 0.0, 0.5]), None),
+        (np.array([0.5, 0.0, 0.5]), None), ([1.5e308, 0.5e308, 0.0], [0.75, 0.25, 0.0]),
     ):  # fmt: skip
         found = fit(X, numbers, weights=weights).group_weights_
         expected = np.array(weights) / np.sum(weights) if expected is None else expected

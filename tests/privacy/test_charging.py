@@ -99,10 +99,14 @@ def test_no_ledger_charges_nothing():
     check_ledger(None)
 
 
-@pytest.mark.parametrize("ledger", [1.0, "budget", {}, BudgetAccountant, object()])
-def test_what_is_no_ledger_is_refused(ledger):
+@pytest.mark.parametrize("ledger, error, message", [
+    *((ledger, TypeError, "must be None, a skdpot.PrivacyLedger or a diffpriv")
+      for ledger in (1.0, "budget", {}, BudgetAccountant, object())),
+    (DetachedLedger(), RuntimeError, r"set_params\(ledger=...\)"),
+])  # fmt: skip
+def test_what_is_no_ledger_is_refused(ledger, error, message):
     for call in (lambda: check_ledger(ledger), lambda: charge(ledger, 0.1)):
-        with pytest.raises(TypeError, match="must be None, a skdpot.PrivacyLedger or a diffpriv"):
+        with pytest.raises(error, match=message):
             call()
 
 
@@ -112,14 +116,6 @@ def test_a_plan_guarantees_nothing_without_an_event_or_with_a_seed(event, seeded
     guarantee = PrivacyGuarantee(1.0, 0.0, "replace_one", "record")
     plan = ReleasePlan(None, event, make_source(0 if seeded else None), "a mean", guarantee)
     assert plan.guarantee is (None if seeded or event is None else guarantee)
-
-
-def test_detached_ledger_is_refused_and_says_so():
-    assert repr(DetachedLedger()) == "DetachedLedger()"
-    detached = DetachedLedger()
-    for call in (lambda: check_ledger(detached), lambda: charge(detached, 0.1)):
-        with pytest.raises(RuntimeError, match=r"set_params\(ledger=...\)"):
-            call()
 
 
 def test_nothing_comes_between_check_and_entry():
@@ -178,6 +174,7 @@ def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
     original = kind(0.25, ledger=ledger).fit(X)
     duplicate = duplicate_of(original)
     assert isinstance(duplicate.ledger, DetachedLedger)
+    assert repr(duplicate.ledger) == "DetachedLedger()"
     assert original.ledger is ledger
     for call in (lambda: duplicate.transform(X), lambda: duplicate.fit(X)):
         with pytest.raises(RuntimeError, match="nothing is released"):
