@@ -186,7 +186,8 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
     and of missing values after them, and the standard deviation of the noise of each. The place is
     an end that is not 0, where bounds clip values, or next to 0, where values are if bounds are far
     too wide. The latter must be one cell, or a 25th of the bounds or less, or if it holds of all
-    axes, an eighth of their box: columns of which nine in ten are 0 may be in wider cells. No private value is read.
+    axes, an eighth of their box: columns of which nine in ten are 0 may be in wider cells. No
+    private value is read.
     """
     axes, found = list(axes), []
     for name, lows, highs, counts, deviation in axes:

@@ -99,6 +99,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
     _parameter_constraints = FAIR_CONSTRAINTS | {
         "estimator": [HasMethods(["fit"]), None],
         "cv": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
+        "repair_level": [StrOptions({"auto"}), *FAIR_CONSTRAINTS["repair_level"]],
         "n_quantiles": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "sensitive_in_estimator": ["boolean"],
         "ties": [StrOptions({"random", "mean"})],
@@ -119,7 +120,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         *,
         sensitive_features=None,
         weights="proportional",
-        repair_level=1.0,
+        repair_level="auto",
         cv="auto",
         n_quantiles="auto",
         sensitive_in_estimator=True,
@@ -216,7 +217,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             # Equal predictions are drawn apart: one image for all could identify the group.
             uniforms = check_random_state(self.random_state).uniform(size=len(scores))
         fair = way.move(scores, codes, uniforms)
-        return (1 - self.repair_level) * scores + self.repair_level * fair
+        level = way.levels[codes] if isinstance(self.repair_level, str) else self.repair_level
+        return (1 - level) * scores + level * fair
 
     def _measured(self, metric, X, y, sample_weight, sensitive_features):
         """Return a metric of targets and predictions."""
@@ -420,6 +422,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         self._fitted = groups, way
         self.groups_ = groups.names
         self.barycenter_, self.objective_ = way.quantiles, way.objective
+        self.repair_levels_ = way.levels
         if len(groups.names) < 2:
             warn_user("all rows are in one group, so there is nothing to make fair.")
 
@@ -454,9 +457,10 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
         The weights lambda of the groups in the barycenter: proportional to size, which minimises
         the risk; equal; or one for each group, by label or in the order of ``groups_``. They are
         scaled to sum to 1.
-    repair_level : float, default=1.0
-        How far `predict` moves predictions, from 0 (the estimator's own) to 1 (fair). You may
-        change it without another fit.
+    repair_level : "auto" or float, default="auto"
+        How far `predict` moves predictions, from 0 (the estimator's own) to 1 (fair). ``"auto"`` is
+        near 1, and less for groups with so few rows that chance explains some of their difference:
+        see `repair_levels_`. You may change it without another fit.
     cv : "auto", int or None, default="auto"
         Which predictions the distributions are learned from. With folds, predictions for rows that
         the estimator was not trained on. An integer is a number of folds, shuffled, with equal
@@ -516,6 +520,10 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
         The value of the barycenter: the weighted sum of the squared Wasserstein distances W_2
         between it and the groups' predictions. The mean squared error grows by this value, see
         Notes. With epsilon, for the released groups.
+    repair_levels_ : ndarray of shape (n_groups,)
+        How far each group is moved with ``repair_level="auto"``: by the part of its squared
+        distance from the barycenter that chance does not explain, and wholly if that is above .9.
+        With epsilon all are 1, as the noise is taken out before.
     privacy_guarantee_ : PrivacyGuarantee or None
         The guarantee of a fit with epsilon; None without epsilon, or with a seed.
     n_features_in_ : int
@@ -726,9 +734,10 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         The weights of the groups in the barycenter: proportional to size, which minimises the risk;
         equal; or one for each group, by label or in the order of ``groups_``.
-    repair_level : float, default=1.0
-        How far probabilities are moved, from 0 (the estimator's own) to 1 (fair). You may change it
-        without another fit.
+    repair_level : "auto" or float, default="auto"
+        How far probabilities are moved, from 0 (the estimator's own) to 1 (fair). ``"auto"`` is
+        near 1, and less for groups with so few rows that chance explains some of their difference:
+        see `repair_levels_`. You may change it without another fit.
     cv : "auto", int or None, default="auto"
         Which predictions the distributions are learned from: those for rows that the estimator was
         not trained on, by a number of folds with equal shares of groups and classes; None is those
@@ -782,6 +791,10 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
     objective_ : float
         The value of the barycenter: by how much the Brier score grows if the estimator's
         probabilities are right. With epsilon, for the released groups.
+    repair_levels_ : ndarray of shape (n_groups,)
+        How far each group is moved with ``repair_level="auto"``: by the part of its squared
+        distance from the barycenter that chance does not explain, and wholly if that is above .9.
+        With epsilon all are 1, as the noise is taken out before.
     privacy_guarantee_ : PrivacyGuarantee or None
         The guarantee of a fit with epsilon; None without epsilon, or with a seed.
     n_features_in_ : int

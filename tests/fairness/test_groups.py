@@ -155,7 +155,11 @@ def test_unknown_labels_are_refused_or_go_where_the_most_similar_one_is():
         # A row at 0 has an image of its own in every group.
         X = np.linspace(1, 2, len(labels))[:, None] * [[1.0]]
         fair = FairBarycenterRegressor(
-            LinearRegression(), cv=None, random_state=0, groups=FoundGroups(**policy)
+            LinearRegression(),
+            cv=None,
+            repair_level=1,
+            random_state=0,
+            groups=FoundGroups(**policy),
         )
         return fair.fit(X, X[:, 0] ** 2, sensitive_features=labels)
 
