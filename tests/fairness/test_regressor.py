@@ -132,7 +132,7 @@ def test_partial_repair_is_a_straight_line(diabetes):
 
 def test_groups_are_moved_by_what_chance_does_not_explain():
     rng = np.random.default_rng(0)
-    groups, off = np.repeat([0, 1], [40, 160]), []
+    groups, off = np.repeat([0, 1], [50, 150]), []
     for _ in range(20):
         alike = rng.normal(size=200)
         fair, moved = fair_of(alike, groups, repair_level="auto")
