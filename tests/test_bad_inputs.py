@@ -150,6 +150,12 @@ def classifier(model):
     )
 
 
+def private_classifier(ledger, **options):
+    frozen = FrozenEstimator(LogisticRegression().fit(NUMBERS, HIRED))
+    private = {"epsilon": 1.0, "groups": DeclaredGroups(["f", "m"]), "ledger": ledger}
+    return classifier(frozen).set_params(cv="auto", **private | options)
+
+
 def private_regressor(ledger, **options):
     frozen = FrozenEstimator(Ridge().fit(NUMBERS, WAGE))
     private = {"epsilon": 1.0, "groups": DeclaredGroups(["f", "m"]), "bounds": (-3, 3)}
@@ -365,6 +371,14 @@ MISTAKES = {
          "NaN or infinity, in column 'age'", "Impute it before, .* missing='category'"),
         ("epsilon without bounds", lambda book: private_repair(book(), bounds=None).fit(PEOPLE),
          "bounds must be declared", "A dict gives bounds by column"),
+        ("codes of the attribute in X",
+         lambda book: private_repair(book(), sensitive_features=None).fit(
+             PEOPLE.assign(sex=0), sensitive_features=PEOPLE["sex"]
+         ),
+         "'sex' is in X and beside it", "drop it from X"),
+        ("an encoder before a repair",
+         lambda book: repair().fit(sparse.csr_array(NUMBERS.to_numpy())),
+         "X is sparse", "repair the table before an encoder"),
         ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
          "groups must be declared", r"pass all labels as groups=\[...\]"),
         ("groups of which all pairs take days",
@@ -400,6 +414,9 @@ MISTAKES = {
     FairBarycenterClassifier: [
         ("numbers as targets", lambda book: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, WAGE),
          "type of the target is continuous", "FairBarycenterRegressor takes numbers"),
+        ("probabilities as percents",
+         lambda book: private_classifier(book(), bounds=(0, 100)).fit(NUMBERS_AND_SEX, HIRED),
+         "within 0 and 1", "leave them out"),
     ],
     DPSinkhornGenerator: [
         ("labels that are left in X",
@@ -1047,12 +1064,6 @@ def released_predictions(values, bounds):
     return fair.fit(values[:, None], values, sensitive_features=SIDES_SEEN)
 
 
-def released_probabilities(values, bounds):
-    model = FrozenEstimator(LogisticRegression().fit([[-1.0], [1.0]], [0, 1]))
-    fair = FairBarycenterClassifier(model, epsilon=2.0, bounds=bounds, **TWO_SIDES)
-    return fair.fit(values[:, None], values > 0, sensitive_features=SIDES_SEEN)
-
-
 def released_rows(values, bounds, others=(), **options):
     drawn = np.random.default_rng(5).uniform(size=(N_SEEN, len(others)))
     frame = pd.DataFrame(drawn, columns=[*others]).assign(x=values)
@@ -1074,7 +1085,6 @@ BOUNDS_SEEN = {
     "vectors": (partial(released_vectors, LIKE_NORMAL), (-5, 5), (-1e6, 1e6)),
     "images": (partial(released_vectors, LIKE_DIGITS, image_shape=(8, 8)), (0, 1), (0, 255)),
     "predictions": (partial(released_predictions, LIKE_NUMBERS), (0, 1), (0, 1000)),
-    "probabilities": (partial(released_probabilities, LIKE_NUMBERS), (0, 1), (0, 1000)),
     "rows": (partial(released_rows, LIKE_AGES), (0, 120), (0, 1e8)),
     "rows on a grid": (AGES_ON_GRID, (0, 120), (0, 120_000)),
     "one cell of few": (partial(AGES_ON_GRID, others="abc"), (0, 120), (0, 900)),

@@ -326,6 +326,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             # On this scale the variance of a share is the same near 0, 1 and one half.
             return np.sin(np.linspace(0.0, 0.5 * np.pi, n_cells + 1)) ** 2
         low, high = check_bounds(self.bounds, 1, "Predictions are counted in cells between them.")
+        if self._response_method == "predict_proba" and not 0 <= low[0] < high[0] <= 1:
+            raise ValueError("bounds of probabilities are within 0 and 1: leave them out.")
         return np.linspace(low[0], high[0], n_cells + 1)
 
     def _plan(self, data):
