@@ -147,8 +147,8 @@ def _check_names(names: list, declared: list) -> None:
     lacking = [name for name in declared if name not in names]
     if lacking:
         wrong.append(
-            f"the table lacks the columns {lacking} of the schema. Add them to the table (a CSV file "
-            "has names in its first line), or declare a schema without them"
+            f"the table lacks the columns {lacking} of the schema. Add them to the table, or "
+            "declare a schema without them (a CSV file has its names in the first line)"
         )
     _refuse(wrong)
 
