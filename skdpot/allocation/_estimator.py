@@ -271,8 +271,6 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
         "that they spend, above 0 and at most 1, as one number or as one for each of "
         f"{network.shape[0]} targets and {network.shape[1]} sources."
     )
-    if len(pair) != 2:
-        raise ValueError(message)
     try:
         targets, sources = (
             np.broadcast_to(np.asarray(part, dtype=np.float64), (n,))
@@ -344,6 +342,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
 
     plan_: Any
     _fitted: BipartiteNetwork
+    _beside = "source_utilities"
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:
