@@ -430,8 +430,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 )
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
-                for each in (beside, *others):
-                    refuse_other_rows(X, each if isinstance(each, Mapping) else {self._beside: each})
+                for one in (beside, *others):
+                    refuse_other_rows(X, one if isinstance(one, Mapping) else {self._beside: one})
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
