@@ -288,10 +288,6 @@ LOST_GROUPS = (
 )
 
 
-# What errors call a vector whose parameter `_fit` does not know.
-_BESIDE = "sensitive_features, y or groups"
-
-
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators: it orders the steps of a fit, and all copies share one ledger.
 
@@ -324,6 +320,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     ledger: Any
     privacy_guarantee_: Any
     _is_clone = False
+    # What errors call what is passed beside X.
+    _beside = "sensitive_features, y or groups"
     # By this, copies in worker processes know that useless releases are allowed.
     _permit: int | None = None
 
@@ -432,8 +430,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 )
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
-                for each in (beside, *others):
-                    refuse_other_rows(X, each if isinstance(each, Mapping) else {_BESIDE: each})
+                for one in (beside, *others):
+                    refuse_other_rows(X, one if isinstance(one, Mapping) else {self._beside: one})
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))

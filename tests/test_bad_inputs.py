@@ -495,6 +495,13 @@ MISTAKES = {
          "no feasible plan", "must receive at least 54 .* can give at most 3"),
         ("costs", lambda b: allocation(b(), utility_bounds=(-5, -1)).fit(-UTILITIES),
          "nothing was charged: .* the best plan is empty", "If X has costs, declare lower bounds"),
+        ("one source that has enough",
+         lambda book: allocation(book(), source_bounds=(0, 30)).fit(UTILITIES[:, :1]),
+         "nothing was charged", "allow one best plan alone, whatever"),
+        ("one target, and all amounts fixed",
+         lambda book: allocation(book(), utility="quadratic", target_bounds=(6, 6),
+             source_bounds=(2, 2)).fit(UTILITIES[:1]),
+         "nothing was charged", "allow one best plan alone, whatever"),
         ("no edge", lambda book: allocation(book(), adjacency=0 * UTILITIES).fit(UTILITIES),
          "nothing was charged", "no edge has bounds above 0 at both ends"),
         ("gaps",
@@ -548,6 +555,8 @@ MISTAKES = {
     PrivacyLedger: [
         ("a part that there is not", lambda book: book().partition("by", ["east", "west"])["East"],
          "there is no part 'East'", r"the parts are \['east', 'west'\]"),
+        ("delta first", lambda book: PrivacyLedger(1e-5, 0.5),
+         "epsilon=1e-05 and delta=0.5 are swapped", "epsilon is first"),
         ("no budget", lambda book: PrivacyLedger(),
          "epsilon of a budget must be a number above 0", "None to record only; got 0.0"),
         ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
@@ -638,9 +647,16 @@ MISTAKES = {
          "there is no folder no", "nothing was charged"),
         ("a file of something else",
          lambda book: make_part(AGREEMENT, "north", X, GROUP, ledger=book(), path=__file__),
-         "is no part, and would be replaced", "nothing was charged"),
+         "is no part of 'north' for .*, and would be replaced", "nothing was charged"),
+        ("the part of another owner",
+         lambda book: make_part(
+             AGREEMENT, "north", X, GROUP, ledger=book(), path=part_of("south")
+         ),
+         "is no part of 'north'", "nothing was charged. Give another path"),
     ],
     Agreement: [
+        ("a part", lambda book: Agreement.load(part_of("north")),
+         "this is no agreement", "must be the text of skdpot.parts.Agreement"),
         ("a text for columns", lambda book: Agreement(drift(), "age", 4000, ["north", "south"]),
          "columns must be their number", "a list of different names"),
     ],
@@ -706,6 +722,9 @@ BESIDE_ROWS = {
     "classifier": lambda book, t: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, t(WAGE > 0)),
     "generator, labels": lambda book, turned: of_vectors(book(), classes=["a", "b"]).fit(
         AGES, turned(GROUP)
+    ),
+    "allocation": lambda book, turned: allocation(book()).fit(
+        pd.DataFrame(UTILITIES), source_utilities=turned(UTILITIES.sum(axis=1))
     ),
     "generator, people": lambda book, t: of_tables(book()).fit(TABLE, groups=t(np.arange(60))),
     "search, labels": lambda book, t: search(book()).fit(pd.DataFrame(RECORDS), t(LABELS)),
@@ -950,7 +969,8 @@ def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
 
 @pytest.mark.parametrize("of", BESIDE_ROWS)
 def test_rows_in_another_order_than_those_of_X_are_refused(of, book):
-    with pytest.raises(ValueError, match="has another index than X, or another order: reindex"):
+    named = "source_utilities" if of == "allocation" else ""
+    with pytest.raises(ValueError, match=f"{named} has another index than X, or another order: re"):
         BESIDE_ROWS[of](book, lambda values: pd.Series(np.asarray(values))[::-1])
 
 

@@ -243,16 +243,26 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
 def within_ranges(problem: Problem, ranges: Any) -> Problem:
     """Return private utilities moved into their declared ranges, and their middles for NaN.
 
-    Raise if the family has no utility with the lowest parameter, or the best plan is known to be
-    empty, which is public.
+    Raise if the family has no utility with the lowest parameter, or the best plan is known, as an
+    empty one is. All of this is public.
     """
-    largest = sum(high for _, (_, high) in zip(problem.values, ranges, strict=False))
+    least, largest = np.sum(ranges[: len(problem.values)], axis=0)
     sides = problem.network.targets, problem.network.sources
     if largest <= 0 and isinstance(problem.family, str) and not any(s.lower.any() for s in sides):
         raise ValueError(
             "nothing was charged: with utilities of at most 0, and lower bounds of 0, the best "
             "plan is empty. If X has costs, declare lower bounds, or fit a public number minus X."
         )
+    # Of utilities above 0, the best plan moves all that is possible.
+    grows = least > 0 and problem.family in ("linear", "log")
+    for ends, others in (sides, sides[::-1]):
+        fits = grows and (others.sums(ends.upper[others.neighbours]) <= others.upper).all()
+        is_known = fits or (ends.lower == ends.upper)[ends.degrees > 0].all()
+        if is_known and ends.degrees.max() <= 1:
+            raise ValueError(
+                "nothing was charged: the edges and their bounds allow one best plan alone, "
+                "whatever the utilities are."
+            )
     moved = []
     for values, (low, high) in zip(problem.values, ranges, strict=False):
         # Of the lowest parameter alone, which is public: actual values must not decide whether this
@@ -271,8 +281,6 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
         "that they spend, above 0 and at most 1, as one number or as one for each of "
         f"{network.shape[0]} targets and {network.shape[1]} sources."
     )
-    if len(pair) != 2:
-        raise ValueError(message)
     try:
         targets, sources = (
             np.broadcast_to(np.asarray(part, dtype=np.float64), (n,))
@@ -344,6 +352,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
 
     plan_: Any
     _fitted: BipartiteNetwork
+    _beside = "source_utilities"
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:

@@ -211,6 +211,7 @@ def _edges(adjacency: Any) -> sparse.csr_array:
 
 def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper bounds of a side, or raise if they are invalid."""
+    is_tuple = isinstance(bounds, tuple)
     try:
         bounds = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError):
@@ -224,11 +225,16 @@ def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarra
             f"{bounds.shape}."
         )
     lower, upper = np.ascontiguousarray(np.broadcast_to(bounds, (n_nodes, 2)).T)
+    # Two numbers, or lists of them, may be those of two nodes instead.
+    is_one_each = n_nodes == bounds.size == 2 and not is_tuple and lower[0] > 0
+    is_turned = n_nodes == 2 and lower[0] == upper[0] == 0 < lower[1]
     # The first of these that is wrong is named, with one node as an example: all of it is public.
     for wrong, what in (
         (~(np.isfinite(lower) & np.isfinite(upper)), "finite"),
         (lower < 0, "non-negative"),
         (lower > upper, "given as (smallest, largest) with smallest <= largest"),
+        (np.repeat(is_one_each, n_nodes), "a tuple if they are of both, or two such pairs"),
+        (np.repeat(is_turned, n_nodes), "a pair of each, not both lower and both upper ones"),
     ):
         if wrong.any():
             node = int(np.flatnonzero(wrong)[0])
