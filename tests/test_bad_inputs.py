@@ -1040,6 +1040,12 @@ def released_column(values, bounds):
     return released_vectors(frame, None, schema={"x": bounds}, model=SMALL_MODEL)
 
 
+def released_bands(values, bounds):
+    frame = pd.DataFrame({"x": values, "side": SIDES_SEEN})
+    schema = {"x": bounds, "side": ["a", "b"]}
+    return released_vectors(frame, None, schema=schema, target="x", model=SMALL_MODEL)
+
+
 def released_predictions(values, bounds):
     places = np.linspace(0, 1, 9)[:, None]
     model = FrozenEstimator(Ridge(alpha=0).fit(places, places.ravel()))
@@ -1071,6 +1077,7 @@ AGES_ON_GRID = partial(released_rows, LIKE_AGES, method="support")
 BOUNDS_SEEN = {
     "column": (partial(released_column, LIKE_AGES), (0.0, 120.0), (0.0, 1e8)),
     "column in other units": (partial(released_column, LIKE_AGES), (0.0, 120.0), (0.0, 1.0)),
+    "bands of a target": (partial(released_bands, LIKE_AGES), (0.0, 120.0), (0.0, 1e4)),
     "vectors": (partial(released_vectors, LIKE_NORMAL), (-5, 5), (-1e6, 1e6)),
     "images": (partial(released_vectors, LIKE_DIGITS, image_shape=(8, 8)), (0, 1), (0, 255)),
     "predictions": (partial(released_predictions, LIKE_NUMBERS), (0, 1), (0, 1000)),
