@@ -1000,6 +1000,7 @@ WRONG, MANY_PEOPLE = {"groups": ["F", "M"]}, pd.concat([PEOPLE] * 40)
 UNMET = {
     "labels": lambda: seeded_tables(city=["oslo", "rome"]),
     "numbers": lambda: seeded_tables(age={"categories": [17.0, 81.0]}),
+    "half of a public number": lambda: seeded_tables("replace_one", city=["Oslo"]),
     "conditional": lambda: private_repair(None, **WRONG).fit(MANY_PEOPLE),
     "support": lambda: private_repair(None, method="support", **WRONG).fit(MANY_PEOPLE),
     "distance": lambda: distance(None, **WRONG, **HIDDEN).fit(np.tile(X, (50, 1)), [*GROUP] * 50),
@@ -1018,8 +1019,9 @@ MANY_WAGES = MANY_PEOPLE[list(NUMBERS_AND_SEX)], np.tile(WAGE, 40)
 HIDDEN = {"labels": "private", "min_group_size": 1, "mechanism": "histogram"}
 
 
-def seeded_tables(**unmet):
-    model = of_tables(None, schema=SCHEMA | unmet, random_state=0)
+def seeded_tables(neighbouring="auto", **unmet):
+    schema = SCHEMA | unmet
+    model = of_tables(None, schema=schema, neighbouring=neighbouring, random_state=0)
     return model.fit(pd.concat([TABLE] * 40))
 
 
