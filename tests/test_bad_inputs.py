@@ -432,6 +432,21 @@ MISTAKES = {
          "it has others", "or read them by pandas.to_datetime"),
         ("samples of one label, as a text", lambda book: people().sample(3, y="Rome"),
          "y asks for labels", "ask for its values with given="),
+        ("two labels for three samples",
+         lambda book: of_vectors(None, classes=["a", "b"]).fit(X, GROUP).sample(3, y=["a", "b"]),
+         "n_samples is 3, and y asks for 2", "leave it out"),
+        ("a rule with one =", lambda book: of_tables(book(), rules=["city = 'Oslo'"]).fit(TABLE),
+         "must have one value for each row", "; == compares"),
+        ("a rule with if", lambda book: of_tables(book(), rules=["if age > 65: age"]).fit(TABLE),
+         "'If' nodes are not implemented", r"'\(not a\) or b' says that b follows from a"),
+        ("a rule for single rows",
+         lambda book: of_tables(book(), rules=[lambda row: row["age"] > 65 or False]).fit(TABLE),
+         "truth value of a Series is ambiguous", "functions get the whole data frame"),
+        ("a formula for the target",
+         lambda book: of_tables(book(), target="age", computed={"age": "1"}).fit(TABLE),
+         "the target, which cannot be computed", r"It has \['age'\]"),
+        ("people in the schema", lambda book: of_tables(book()).fit(TABLE, groups="city"),
+         "lacks the columns ..city..", "without a column that groups= names"),
         ("the name of a column", lambda book: of_tables(book(), target="city").fit(TABLE, "city"),
          "got a single string", "or name it in the constructor, as the target"),
         ("a schema of column names",
@@ -538,12 +553,19 @@ MISTAKES = {
          lambda b: search(b(1.5), estimator=of_vectors(b(0.5)), score_range=(-1, 0),
              param_distributions={"score_reg": [0.1, 1.0]}).fit(RECORDS),
          "the budget does not allow", "includes the fit with the chosen parameters: see refit"),
+        ("candidates beyond the budget",
+         lambda b: search(b(1.5), estimator=of_vectors(b(0.5)), score_range=(-1, 0),
+             param_distributions={"epsilon": [1.0, 2.0]}).fit(RECORDS),
+         "the budget does not allow", "includes the fit with the chosen parameters: see refit"),
         ("a frozen model",
          lambda b: search(b(), estimator=FrozenEstimator(Ridge())).fit(RECORDS, LABELS),
          "a FrozenEstimator has", "no parameters to search"),
         ("accuracies in per cent",
          lambda book: search(book(), score_range=(0, 100)).fit(RECORDS, LABELS),
          "scoring=None is never above 1", r"Choose a range such as \(0, 1\)"),
+        ("groups that nothing takes",
+         lambda book: search(book()).fit(RECORDS, LABELS, groups=np.arange(200) // 2),
+         "people with several records would not be protected", r"such as cv=GroupKFold\(\)"),
         ("groups of other rows",
          lambda book: search(book(), cv=GroupKFold(2)).fit(RECORDS, LABELS, groups=range(9)),
          "groups must have", "one value for each row of X"),
@@ -1022,6 +1044,7 @@ WRONG, MANY_PEOPLE = {"groups": ["F", "M"]}, pd.concat([PEOPLE] * 40)
 UNMET = {
     "labels": lambda: seeded_tables(city=["oslo", "rome"]),
     "numbers": lambda: seeded_tables(age={"categories": [17.0, 81.0]}),
+    "half of a public number": lambda: seeded_tables("replace_one", city=["Oslo"]),
     "conditional": lambda: private_repair(None, **WRONG).fit(MANY_PEOPLE),
     "support": lambda: private_repair(None, method="support", **WRONG).fit(MANY_PEOPLE),
     "distance": lambda: distance(None, **WRONG, **HIDDEN).fit(np.tile(X, (50, 1)), [*GROUP] * 50),
@@ -1040,8 +1063,9 @@ MANY_WAGES = MANY_PEOPLE[list(NUMBERS_AND_SEX)], np.tile(WAGE, 40)
 HIDDEN = {"labels": "private", "min_group_size": 1, "mechanism": "histogram"}
 
 
-def seeded_tables(**unmet):
-    model = of_tables(None, schema=SCHEMA | unmet, random_state=0)
+def seeded_tables(neighbouring="auto", **unmet):
+    schema = SCHEMA | unmet
+    model = of_tables(None, schema=schema, neighbouring=neighbouring, random_state=0)
     return model.fit(pd.concat([TABLE] * 40))
 
 
@@ -1077,6 +1101,12 @@ def released_column(values, bounds):
     return released_vectors(frame, None, schema={"x": bounds}, model=SMALL_MODEL)
 
 
+def released_bands(values, bounds):
+    frame = pd.DataFrame({"x": values, "side": SIDES_SEEN})
+    schema = {"x": bounds, "side": ["a", "b"]}
+    return released_vectors(frame, None, schema=schema, target="x", model=SMALL_MODEL)
+
+
 def released_predictions(values, bounds):
     places = np.linspace(0, 1, 9)[:, None]
     model = FrozenEstimator(Ridge(alpha=0).fit(places, places.ravel()))
@@ -1102,6 +1132,7 @@ AGES_ON_GRID = partial(released_rows, LIKE_AGES, method="support")
 BOUNDS_SEEN = {
     "column": (partial(released_column, LIKE_AGES), (0.0, 120.0), (0.0, 1e8)),
     "column in other units": (partial(released_column, LIKE_AGES), (0.0, 120.0), (0.0, 1.0)),
+    "bands of a target": (partial(released_bands, LIKE_AGES), (0.0, 120.0), (0.0, 1e4)),
     "vectors": (partial(released_vectors, LIKE_NORMAL), (-5, 5), (-1e6, 1e6)),
     "images": (partial(released_vectors, LIKE_DIGITS, image_shape=(8, 8)), (0, 1), (0, 255)),
     "predictions": (partial(released_predictions, LIKE_NUMBERS), (0, 1), (0, 1000)),

@@ -434,7 +434,8 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
 
     It moves the predictions of a regressor to the Wasserstein barycenter of their distributions in
     the groups. Then predictions have the same distribution in all groups (strong demographic
-    parity) as far as the rows of `fit` show it, and keep their order within each group. If the regressor is right, no other
+    parity) as far as the rows of `fit` show it, and keep their order within each group. If the
+    regressor is right, no other
     predictions with this property have a smaller mean squared error. For the probabilities of a
     classifier, use :class:`FairBarycenterClassifier`.
 

@@ -399,6 +399,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                     "nothing was charged: param_distributions has fewer than two candidates, so "
                     "that nothing would be chosen. Give two or more values, or fit the estimator."
                 )
+            self._check_refit(selection.event, data, tried)
             drawn, trials = self._draw(selection.draw_count(source), source)
         search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
         # Lists have no types.
@@ -410,25 +411,31 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         public = (f"the number of {units}", *([model] if self.refit else []))
         # Blocks are equally large, so that their sizes say how many records there are.
         guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
-        self._check_refit(selection.event, data)
         about = type(self).__name__, guarantee, unit, guarantee.neighbouring, data.n_units
         return ReleasePlan(search, selection.event, source, *about)
 
-    def _check_refit(self, event, data):
-        """Raise if a ledger could not pay the fit of a private estimator after the search."""
-        ledger, grid = getattr(self.estimator, "ledger", None), str(self.param_distributions)
-        varies = "epsilon" in grid or "delta" in grid
-        if varies or not (self.refit and isinstance(ledger, PrivacyLedger)):
-            return
-        # A preview has no X, and may not know the number of columns.
-        fit = result_of(lambda: self.estimator.preview(data.n_units, *np.shape(data.X)[1:]), None)
-        if fit is not None and fit.guarantee is not None:
+    def _check_refit(self, event, data, tried):
+        """Raise if a ledger could pay no candidate of a private estimator after the search."""
+        ledger, refused = getattr(self.estimator, "ledger", None), None
+
+        def preview(params):
+            chosen = clone(self.estimator).set_params(**clone(params, safe=False))
+            # A preview has no X, and may not know the number of columns.
+            return chosen.preview(data.n_units, *np.shape(data.X)[1:])
+
+        for params in tried if self.refit and isinstance(ledger, PrivacyLedger) else ():
+            fit = result_of(partial(preview, params), None)
+            if fit is None or fit.guarantee is None:
+                return
             events = [event, fit.event] if ledger is self.ledger else [fit.event]
             try:
                 ledger.quote(ComposedDpEvent(events), unit=fit.guarantee.unit)
+                return
             except BudgetExceededError as error:
-                error.add_note("This includes the fit with the chosen parameters: see refit=False.")
-                raise
+                refused = error
+        if refused is not None:
+            refused.add_note("This includes the fit with the chosen parameters: see refit=False.")
+            raise refused
 
     def _draw(self, count, source):
         """Return the parameters of candidates, and unfitted ones by the number of their object.
@@ -540,6 +547,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             return process_routing(self, "fit", **params).estimator.fit
         if params.get("groups") is not None and _takes_groups(self.estimator):
             raise ValueError(LOST_GROUPS)
+        if params.get("groups") is not None and not _divides_by_groups(self.cv):
+            raise ValueError(
+                "groups are for cv and for the estimator's fit, and neither takes them: people with "
+                "several records would not be protected. Leave them out, or take a splitter of "
+                "groups, such as cv=GroupKFold()."
+            )
         # They are for the splitter.
         return {name: value for name, value in params.items() if name != "groups"}
 
@@ -570,6 +583,13 @@ def _takes_groups(estimator):
     """Tell whether the fit of an estimator, or of a nested one, takes groups."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
     return any(hasattr(part, "fit") and has_fit_parameter(part, "groups") for part in parts)
+
+
+def _divides_by_groups(cv):
+    """Tell whether a splitter takes groups, as those of the user's own may."""
+    if not hasattr(cv, "split") or not type(cv).__module__.startswith("sklearn."):
+        return hasattr(cv, "split")
+    return "groups" in cv.get_metadata_routing().split.requests
 
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
