@@ -29,7 +29,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, warn_of_few, warn_of_grid, warn_user
+from skdpot._base import PrivateEstimator, warn_of_grid, warn_user
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
@@ -363,10 +363,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
         noisy = release.run(private_counts(self, rows, edges), plan.source)
         # No private value is read from here.
-        warn_of_few(noisy, release.standard_deviation, rows.n_records)
-        if self.bounds is not None:
-            box = edges[:1], edges[-1:]
-            warn_of_grid(["predictions"], box, noisy, release.standard_deviation)
+        names, box = ["predictions" if self.bounds is not None else None], (edges[:1], edges[-1:])
+        warn_of_grid(names, box, noisy, release.standard_deviation, rows.n_records)
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.

@@ -549,9 +549,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             raise ValueError(LOST_GROUPS)
         if params.get("groups") is not None and not _divides_by_groups(self.cv):
             raise ValueError(
-                "groups are for cv and for the estimator's fit, and neither takes them: people with "
-                "several records would not be protected. Leave them out, or take a splitter of "
-                "groups, such as cv=GroupKFold()."
+                "groups are for cv and for the estimator's fit, and neither takes them: people "
+                "with several records would not be protected. Leave them out, or take a splitter "
+                "of groups, such as cv=GroupKFold()."
             )
         # They are for the splitter.
         return {name: value for name, value in params.items() if name != "groups"}
