@@ -642,6 +642,11 @@ def read_rules(rules: Any, computed: Any) -> Rules:
 
 def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     """Raise unless rules can be evaluated on rows of a declaration: public, as all of this is."""
+    labels = {str(column.name): column.values for column in schema.declared if column.values}
+    for text in (one for one in rules.conditions if isinstance(one, str)):
+        for name, word in re.findall(r"(\w+)`? *[=!]= *['\"]([^'\"]*)['\"]", text):
+            if word not in labels.get(name, (word,)):
+                raise ValueError(f"the rule {text!r} has {word!r}, which is no label of {name!r}.")
     if rules:
         # Made-up rows of declared values: a rule that fails must fail before the charge.
         rng = RandomState(0)
