@@ -347,6 +347,19 @@ class UtilityReleases(Release):
         )
 
 
+def warn_of_ranges(release: UtilityReleases, ranges: Any, released: tuple[np.ndarray, ...]) -> None:
+    """Warn of declared ranges in which all released utilities are at one end, or next to 0.
+
+    Only releases that tell tenths of a range apart show it: of levels, fewer than one in a hundred
+    is random then. A few utilities may all be there.
+    """
+    sides = zip(("target", "source"), release.sides, ranges, released, strict=False)
+    for node, side, (low, high), values in sides:
+        if len(values) >= 10 and side.standard_error < 0.05 * (high - low):
+            counts, noise = np.histogram(values, 10, (low, high))[0], 0.03 * len(values) ** 0.5
+            _base.warn_of_grid([f"utilities of {node}s"], ([low], [high]), counts[None], noise)
+
+
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateEstimator):
     """Base of the allocation estimators. A subclass plans and runs releases."""
 
@@ -487,8 +500,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         return shown | {"_fitted": network}
 
     def _keep(self, plan: ReleasePlan, released: dict[str, Any]) -> None:
-        for name, value in released.items():
-            setattr(self, name, value)
+        self.__dict__.update(released)
         if plan.event is not None:
             self.epsilons_ = plan.release.epsilons
 
@@ -849,6 +861,7 @@ class PrivateADMMTransport(AllocationEstimator):
         if plan.event is not None:
             released = plan.release.run(problem.values, plan.source)
             problem = problem.with_values(released)
+            warn_of_ranges(plan.release, read_ranges(self.utility_bounds), released)
         # The network simplex takes some seconds for a million edges. Except on huge sparse
         # networks, it is faster than rounds.
         soon = network.n_edges <= max(1_000_000, network.shape[0] * network.shape[1] // 2)
