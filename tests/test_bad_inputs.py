@@ -612,6 +612,12 @@ MISTAKES = {
         ("a format that there is not",
          lambda book: release_files(fitted_sampler(None), ["a.csv"], ["c.npy"], ledger=book()),
          "files end with .npy or .npz", "for '.csv', pass a function as read"),
+        ("users read as names",
+         lambda book: release_files(
+             fitted_sampler(None), [written("2,1,0\n0,1,3\n")], ["c.npy"], ledger=book(),
+             read=pd.read_csv,
+         ),
+         "all names of its columns are numbers", "read it with header=None"),
         ("no ledger",
          lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger=None),
          "ledger must be a PrivacyLedger", "Create one"),

@@ -145,7 +145,8 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
         Every entry that is not zero is an edge. Nodes without edges are allowed.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2)
         Smallest and largest amount that a target receives, and that a source gives. One pair is
-        for all nodes of the side. All are finite and non-negative.
+        for all nodes of the side; of two nodes it is a tuple, unless the smallest is 0. All are
+        finite and non-negative.
 
     Returns
     -------
@@ -233,8 +234,11 @@ def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarra
         (~(np.isfinite(lower) & np.isfinite(upper)), "finite"),
         (lower < 0, "non-negative"),
         (lower > upper, "given as (smallest, largest) with smallest <= largest"),
-        (np.repeat(is_one_each, n_nodes), "a tuple if they are of both, or two such pairs"),
-        (np.repeat(is_turned, n_nodes), "a pair of each, not both lower and both upper ones"),
+        (np.repeat(is_one_each, n_nodes), "a tuple if of both, or a list of two such pairs"),
+        (
+            np.repeat(is_turned, n_nodes),
+            "a pair (low, high) of each, with nodes of (0, 0) left out",
+        ),
     ):
         if wrong.any():
             node = int(np.flatnonzero(wrong)[0])
