@@ -581,7 +581,7 @@ MISTAKES = {
         ("a part that there is not", lambda book: book().partition("by", ["east", "west"])["East"],
          "there is no part 'East'", r"the parts are \['east', 'west'\]"),
         ("delta first", lambda book: PrivacyLedger(1e-5, 0.5),
-         "epsilon=1e-05 and delta=0.5 are swapped", "epsilon is first"),
+         "are they swapped?", "epsilon=1e-05 comes before delta=0.5"),
         ("no budget", lambda book: PrivacyLedger(),
          "epsilon of a budget must be a number above 0", "None to record only; got 0.0"),
         ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
@@ -654,6 +654,12 @@ MISTAKES = {
         ("a format that there is not",
          lambda book: release_files(fitted_sampler(None), ["a.csv"], ["c.npy"], ledger=book()),
          "files end with .npy or .npz", "for '.csv', pass a function as read"),
+        ("users read as names",
+         lambda book: release_files(
+             fitted_sampler(None), [written("2,1,0\n0,1,3\n")], ["c.npy"], ledger=book(),
+             read=pd.read_csv,
+         ),
+         "all names of its columns are numbers", "read it with header=None"),
         ("no ledger",
          lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger=None),
          "ledger must be a PrivacyLedger", "Create one"),
@@ -1089,6 +1095,7 @@ LIKE_NORMAL = np.random.default_rng(1).normal(size=(N_SEEN, 2))
 LIKE_AGES = np.clip(np.random.default_rng(2).normal(50, 10, N_SEEN), 18, 90)
 # A fifth of the pixels is not black, as of MNIST.
 LIKE_DIGITS = np.random.default_rng(3).uniform(-4, 1, (N_SEEN, 64)).clip(0)
+LIKE_SCORES = np.random.default_rng(6).integers(1, 6, (12, 3)).astype(float)
 SIDES_SEEN = np.resize(["a", "b"], N_SEEN)
 TWO_SIDES = {"groups": DeclaredGroups(["a", "b"]), "random_state": 0}
 SMALL_MODEL = TableSketch(n_components=20, n_iter=20)
@@ -1130,6 +1137,11 @@ def released_distance(X, bounds):
     return PrivateSinkhornDistance(2.0, bounds=bounds, **grid).fit(X, SIDES_SEEN)
 
 
+def released_utilities(X, bounds, costs=None, **options):
+    asked = {"target_bounds": (0, 5), "source_bounds": (0, 50), "random_state": 0} | options
+    return PrivateADMMTransport(10.0, utility_bounds=bounds, **asked).fit(X, source_utilities=costs)
+
+
 AGES_ON_GRID = partial(released_rows, LIKE_AGES, method="support")
 # What is released, good bounds, and bad ones.
 BOUNDS_SEEN = {
@@ -1143,6 +1155,18 @@ BOUNDS_SEEN = {
     "rows on a grid": (AGES_ON_GRID, (0, 120), (0, 120_000)),
     "one cell of few": (partial(AGES_ON_GRID, others="abc"), (0, 120), (0, 900)),
     "distance": (partial(released_distance, LIKE_NORMAL), (-5, 5), (-5000, 5000)),
+    "utilities": (partial(released_utilities, LIKE_SCORES), (1, 5), (0, 1e6)),
+    "utilities in other units": (
+        partial(released_utilities, 1000 * LIKE_SCORES),
+        (0, 6000),
+        (1, 5),
+    ),
+    "utilities of other signs": (partial(released_utilities, -LIKE_SCORES), (-5, 1), (1, 5)),
+    "costs": (
+        partial(released_utilities, LIKE_SCORES, costs=-LIKE_SCORES),
+        ((1, 5), (-5, 0)),
+        ((1, 5), (1, 5)),
+    ),
     "distance in a corner": (partial(released_distance, abs(LIKE_NORMAL)), (0, 5), (0, 5000)),
 }
 DRAWN_SEEN = np.random.default_rng(4)
@@ -1160,6 +1184,10 @@ WELL_DECLARED = {
     "a constant": (released_column, np.full(N_SEEN, 0.3), (0.0, 1.0)),
     "nothing but 0": (released_column, np.zeros(N_SEEN), (0.0, 1.0)),
     "equal vectors": (released_vectors, np.full((N_SEEN, 2), 0.5), (0, 1)),
+    "equal utilities": (released_utilities, np.full((12, 3), 3.3), (1, 5)),
+    "similar utilities": (released_utilities, 2.0 + LIKE_SCORES / 20, (1, 5)),
+    "utilities that are mostly 0": (released_utilities, MOSTLY_ZERO.reshape(-1, 8), (0, 10)),
+    "a few utilities": (released_utilities, np.full((3, 3), 5.0), (1, 5)),
     "one of eight": (released_vectors, SKEWED, (0, 1)),
 }
 

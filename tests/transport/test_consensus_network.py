@@ -39,8 +39,8 @@ def test_orders_of_edges_lead_into_each_other(rng):
         ([(0, np.inf), (0, 1)], "finite"),
         ([(np.nan, 1), (0, 1)], "finite"),
         ([(0, 1)] * 3, "shape (2,) or (2, 2)"),
-        ([20, 30], "must be a tuple if they are of both, or two such pairs"),
-        (([0, 0], [20, 30]), "a pair of each, not both lower and both upper ones"),
+        ([20, 30], "must be a tuple, or a pair for each"),
+        (([0, 0], [20, 30]), "must be pairs, with nodes of (0, 0) left out"),
     ],
 )
 def test_wrong_bounds_are_refused(bounds, message):

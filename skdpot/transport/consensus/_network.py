@@ -145,7 +145,8 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
         Every entry that is not zero is an edge. Nodes without edges are allowed.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2)
         Smallest and largest amount that a target receives, and that a source gives. One pair is
-        for all nodes of the side. All are finite and non-negative.
+        for all nodes of the side; of two nodes it is a tuple, unless the smallest is 0. All are
+        finite and non-negative.
 
     Returns
     -------
@@ -225,16 +226,14 @@ def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarra
             f"{bounds.shape}."
         )
     lower, upper = np.ascontiguousarray(np.broadcast_to(bounds, (n_nodes, 2)).T)
-    # Two numbers, or lists of them, may be those of two nodes instead.
-    is_one_each = n_nodes == bounds.size == 2 and not is_tuple and lower[0] > 0
-    is_turned = n_nodes == 2 and lower[0] == upper[0] == 0 < lower[1]
     # The first of these that is wrong is named, with one node as an example: all of it is public.
     for wrong, what in (
         (~(np.isfinite(lower) & np.isfinite(upper)), "finite"),
         (lower < 0, "non-negative"),
         (lower > upper, "given as (smallest, largest) with smallest <= largest"),
-        (np.repeat(is_one_each, n_nodes), "a tuple if they are of both, or two such pairs"),
-        (np.repeat(is_turned, n_nodes), "a pair of each, not both lower and both upper ones"),
+        # Two numbers, or lists of them, may be those of two nodes instead.
+        ((lower > 0) & (bounds.size == n_nodes and not is_tuple), "a tuple, or a pair for each"),
+        ((upper == 0) & (lower[-1] > 0) & (n_nodes == 2), "pairs, with nodes of (0, 0) left out"),
     ):
         if wrong.any():
             node = int(np.flatnonzero(wrong)[0])
