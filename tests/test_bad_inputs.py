@@ -17,6 +17,7 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
@@ -533,6 +534,10 @@ MISTAKES = {
          lambda b: search(b(1.5), estimator=of_vectors(b(0.5)), score_range=(-1, 0),
              param_distributions={"epsilon": [1.0, 2.0]}).fit(RECORDS),
          "the budget does not allow", "includes the fit with the chosen parameters: see refit"),
+        ("a candidate that always fails",
+         lambda book: search(book(), param_distributions={"solver": ["lbfgs", "saga"],
+             "l1_ratio": [1.0], "C": [1.0]}).fit(RECORDS, LABELS),
+         "the candidate C=1.0, l1_ratio=1.0, solver='lbfgs' would fail", "Change .* its parameters"),
         ("a frozen model",
          lambda b: search(b(), estimator=FrozenEstimator(Ridge())).fit(RECORDS, LABELS),
          "a FrozenEstimator has", "no parameters to search"),
@@ -845,6 +850,11 @@ WORKING = {
     "the label 1": searched(RECORDS, LABELS.astype(float), scoring="f1"),
     "three words": searched(RECORDS, np.resize(list("xyz"), 200), scoring="average_precision"),
     "a named label": searched(RECORDS, WORDS, scoring=make_scorer(f1_score, pos_label="yes")),
+    "weights of labels": searched(RECORDS, 2 * LABELS - 1,
+        param_distributions={"class_weight": [None, {-1: 1, 1: 5}]}),
+    "parts for ten labels": searched(RECORDS @ np.ones((3, 12)), np.resize(range(10), 200),
+        make_pipeline(LinearDiscriminantAnalysis(), GaussianNB()),
+        param_distributions={"lineardiscriminantanalysis__n_components": [2, 7]}),
     "text": searched(CITIES["city"], LABELS, make_pipeline(CountVectorizer(min_df=5), Ridge())),
     "declared categories": searched(CITIES[["city"]], LABELS,
         make_pipeline(OneHotEncoder(categories=[["Oslo", "Rome"]]), Ridge())),

@@ -35,7 +35,7 @@ from skdpot._sklearn_compat import (
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
 from skdpot.privacy import BudgetExceededError, PrivacyLedger, allow_useless_releases
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
+from skdpot.privacy.checks import real_number, redact_errors, result_of, silence, to_display
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.events import ComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
@@ -208,7 +208,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
     they could reveal information about the records. Before anything is charged, candidates are
-    tried on invented rows with the types of X and y. If all fail, and their errors do not depend on
+    tried on invented rows with the types of X and y. If one fails, and its errors do not depend on
     values, an error tells why. Afterwards, a warning tells of a score that noise does not tell from
     the lower end of `score_range`. Code of your own, and records in lists, which have no types, are
     not judged: test them on synthetic records. The search cannot suppress compiled code that prints
@@ -448,14 +448,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return drawn, {key: make_candidate(self.estimator, each[key]) for key in each}
 
     def _refuse_failing(self, search, data):
-        """Raise if no candidate works on invented rows of the types, as many as in a block.
+        """Raise if a candidate fails on all invented rows of the types, as many as in a block.
 
         No value is read. The candidates are drawn apart from those of the release, whose number and
-        parameters must not depend on the answer. All must fail, with two labels, three, and numbers
-        as targets, and with text and numbers as objects, of any size. Errors that may be due to the
-        invented values refuse nothing: those of the user's own code, and those whose text is
-        another one for other values. But where digits as text, and numbers as targets, would do,
-        the types of text are what fails.
+        parameters must not depend on the answer. It must fail with some numbers of labels, and with
+        numbers, as targets, and with text and numbers as objects, of any size. Errors that may be
+        due to the invented values refuse nothing: those of the user's own code, and those whose
+        text is another one for other values. But where digits as text, and numbers as targets,
+        would do, the types of text are what fails.
         """
 
         def failure(trial, n_labels, words, texts, scale):
@@ -471,28 +471,36 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 said = str(error).partition("\n")[0]
                 return said, all(is_library(frame) for frame, _ in stack)
 
-        first = ""
+        def surely_failing(trial):
+            first, depends, works_on_digits = "", False, False
+            for n_labels in (2, 3, 4, 5, len(WORDS), None):
+                told = set()
+                for words, scale in product((True, False), (1.0, 1e-3, 1e6)):
+                    said, is_ours = failure(trial, n_labels, words, WORDS, scale)
+                    if said is None or not is_ours:
+                        return ""
+                    told.add(said)
+                    first = first or said[:300].rstrip(".:")
+                said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
+                works_on_digits |= said is None
+                depends |= len(told | {said}) > 1
+            return "" if depends and not works_on_digits else first
+
         with silence():
-            _, trials = self._draw(30, make_source(0))
-            for trial in trials.values():
-                depends = works_on_digits = False
-                for n_labels in (2, 3, None):
-                    told = set()
-                    for words, scale in product((True, False), (1.0, 1e-3, 1e6)):
-                        said, is_ours = failure(trial, n_labels, words, WORDS, scale)
-                        if said is None or not is_ours:
-                            return
-                        told.add(said)
-                        first = first or said[:300].rstrip(".:")
-                    said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
-                    works_on_digits |= said is None
-                    depends |= len(told | {said}) > 1
-                if depends and not works_on_digits:
-                    return
-        raise ValueError(
-            f"nothing was charged: whatever the values, all candidates would fail with {first!r}. "
-            "Change the estimator, its parameters, scoring or cv, or convert columns."
-        )
+            # A search trains about as many, in each of its blocks.
+            drawn, trials = self._draw(12, make_source(0))
+            told = {key: said for key in trials if (said := surely_failing(trials[key]))}
+        if told:
+            failing = next(params for params in drawn if id(params) in told)
+            one = ", ".join(
+                f"{name}={to_display(value)}" for name, value in sorted(failing.items())
+            )
+            which = "all candidates" if len(told) == len(trials) else f"the candidate {one}"
+            raise ValueError(
+                f"nothing was charged: whatever the values, {which} would fail with "
+                f"{told[id(failing)]!r}. Change the estimator, its parameters, scoring or cv, or "
+                "convert columns."
+            )
 
     def _run(self, plan, data):
         search, source = plan.release, plan.source
@@ -587,9 +595,10 @@ def _takes_groups(estimator):
 
 def _divides_by_groups(cv):
     """Tell whether a splitter takes groups, as those of the user's own may."""
-    if not hasattr(cv, "split") or not type(cv).__module__.startswith("sklearn."):
-        return hasattr(cv, "split")
-    return "groups" in cv.get_metadata_routing().split.requests
+    if not hasattr(cv, "split"):
+        return False
+    is_own = not type(cv).__module__.startswith("sklearn.")
+    return is_own or "groups" in cv.get_metadata_routing().split.requests
 
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
