@@ -20,7 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterSampler, RandomizedSearchCV, cross_validate
 from sklearn.utils import get_tags, indexable
-from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
@@ -35,7 +35,7 @@ from skdpot._sklearn_compat import (
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
 from skdpot.privacy import BudgetExceededError, PrivacyLedger, allow_useless_releases
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import real_number, redact_errors, result_of, silence, to_display
+from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.events import ComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
@@ -415,27 +415,24 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return ReleasePlan(search, selection.event, source, *about)
 
     def _check_refit(self, event, data, tried):
-        """Raise if a ledger could pay no candidate of a private estimator after the search."""
-        ledger, refused = getattr(self.estimator, "ledger", None), None
+        """Raise if a ledger could pay no fit of a private estimator after the search."""
+        ledger: Any = getattr(self.estimator, "ledger", None)
+        if not (self.refit and isinstance(ledger, PrivacyLedger)):
+            return
 
-        def preview(params):
+        def refusal(params):
             chosen = clone(self.estimator).set_params(**clone(params, safe=False))
             # A preview has no X, and may not know the number of columns.
-            return chosen.preview(data.n_units, *np.shape(data.X)[1:])
-
-        for params in tried if self.refit and isinstance(ledger, PrivacyLedger) else ():
-            fit = result_of(partial(preview, params), None)
-            if fit is None or fit.guarantee is None:
-                return
+            fit = chosen.preview(data.n_units, *np.shape(data.X)[1:])
             events = [event, fit.event] if ledger is self.ledger else [fit.event]
             try:
                 ledger.quote(ComposedDpEvent(events), unit=fit.guarantee.unit)
-                return
             except BudgetExceededError as error:
-                refused = error
-        if refused is not None:
-            refused.add_note("This includes the fit with the chosen parameters: see refit=False.")
-            raise refused
+                error.add_note("This includes the fit with the chosen parameters: see refit=False.")
+                return error
+
+        if all(result_of(partial(refusal, params), None) for params in tried):
+            raise refusal(tried[0])
 
     def _draw(self, count, source):
         """Return the parameters of candidates, and unfitted ones by the number of their object.
@@ -489,18 +486,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         with silence():
             # A search trains about as many, in each of its blocks.
             drawn, trials = self._draw(12, make_source(0))
-            told = {key: said for key in trials if (said := surely_failing(trials[key]))}
-        if told:
-            failing = next(params for params in drawn if id(params) in told)
-            one = ", ".join(
-                f"{name}={to_display(value)}" for name, value in sorted(failing.items())
-            )
-            which = "all candidates" if len(told) == len(trials) else f"the candidate {one}"
-            raise ValueError(
-                f"nothing was charged: whatever the values, {which} would fail with "
-                f"{told[id(failing)]!r}. Change the estimator, its parameters, scoring or cv, or "
-                "convert columns."
-            )
+            for params in {id(params): params for params in drawn}.values():
+                if said := surely_failing(trials[id(params)]):
+                    raise ValueError(
+                        f"nothing was charged: whatever the values, candidates such as {params} "
+                        f"would fail with {said!r}. Change the estimator, its parameters, scoring "
+                        "or cv, or convert columns."
+                    )
 
     def _run(self, plan, data):
         search, source = plan.release, plan.source
@@ -553,14 +545,16 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         """Return the parameters of the fit to all records."""
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", **params).estimator.fit
-        if params.get("groups") is not None and _takes_groups(self.estimator):
-            raise ValueError(LOST_GROUPS)
-        if params.get("groups") is not None and not _divides_by_groups(self.cv):
-            raise ValueError(
-                "groups are for cv and for the estimator's fit, and neither takes them: people with "
-                "several records would not be protected. Leave them out, or take a splitter of "
-                "groups, such as cv=GroupKFold()."
-            )
+        if params.get("groups") is not None:
+            if _takes_groups(self.estimator):
+                raise ValueError(LOST_GROUPS)
+            # One of the user's own may take them without a request.
+            is_known = type(self.cv).__module__.partition(".")[0] in ("builtins", "sklearn")
+            if is_known and "groups" not in get_routing_for_object(self.cv).split.requests:
+                raise ValueError(
+                    "groups would have no effect, and people with several records would not be "
+                    "protected: leave them out, or take a splitter such as cv=GroupKFold()."
+                )
         # They are for the splitter.
         return {name: value for name, value in params.items() if name != "groups"}
 
@@ -591,14 +585,6 @@ def _takes_groups(estimator):
     """Tell whether the fit of an estimator, or of a nested one, takes groups."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
     return any(hasattr(part, "fit") and has_fit_parameter(part, "groups") for part in parts)
-
-
-def _divides_by_groups(cv):
-    """Tell whether a splitter takes groups, as those of the user's own may."""
-    if not hasattr(cv, "split"):
-        return False
-    is_own = not type(cv).__module__.startswith("sklearn.")
-    return is_own or "groups" in cv.get_metadata_routing().split.requests
 
 
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
