@@ -17,6 +17,7 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
@@ -436,12 +437,12 @@ MISTAKES = {
          lambda book: of_vectors(None, classes=["a", "b"]).fit(X, GROUP).sample(3, y=["a", "b"]),
          "n_samples is 3, and y asks for 2", "leave it out"),
         ("a rule with one =", lambda book: of_tables(book(), rules=["city = 'Oslo'"]).fit(TABLE),
-         "must have one value for each row", "; == compares"),
+         "must have one value for each row", "; write == for equal"),
         ("a rule with if", lambda book: of_tables(book(), rules=["if age > 65: age"]).fit(TABLE),
-         "'If' nodes are not implemented", r"'\(not a\) or b' says that b follows from a"),
+         "'If' nodes are not implemented", r"write .* '\(not a\) or b' for if"),
         ("a rule for single rows",
          lambda book: of_tables(book(), rules=[lambda row: row["age"] > 65 or False]).fit(TABLE),
-         "truth value of a Series is ambiguous", "functions get the whole data frame"),
+         "truth value of a Series is ambiguous", "write .* functions of a whole data frame"),
         ("a formula for the target",
          lambda book: of_tables(book(), target="age", computed={"age": "1"}).fit(TABLE),
          "the target, which cannot be computed", r"It has \['age'\]"),
@@ -560,6 +561,10 @@ MISTAKES = {
          lambda b: search(b(1.5), estimator=of_vectors(b(0.5)), score_range=(-1, 0),
              param_distributions={"epsilon": [1.0, 2.0]}).fit(RECORDS),
          "the budget does not allow", "includes the fit with the chosen parameters: see refit"),
+        ("a candidate that always fails",
+         lambda book: search(book(), param_distributions={"solver": ["lbfgs", "saga"],
+             "l1_ratio": [1.0], "C": [1.0]}).fit(RECORDS, LABELS),
+         "candidates such as {.*'lbfgs'.* would fail", "Change the estimator, its parameters"),
         ("a frozen model",
          lambda b: search(b(), estimator=FrozenEstimator(Ridge())).fit(RECORDS, LABELS),
          "a FrozenEstimator has", "no parameters to search"),
@@ -890,6 +895,11 @@ WORKING = {
     "the label 1": searched(RECORDS, LABELS.astype(float), scoring="f1"),
     "three words": searched(RECORDS, np.resize(list("xyz"), 200), scoring="average_precision"),
     "a named label": searched(RECORDS, WORDS, scoring=make_scorer(f1_score, pos_label="yes")),
+    "weights of labels": searched(RECORDS, 2 * LABELS - 1,
+        param_distributions={"class_weight": [None, {-1: 1, 1: 5}]}),
+    "parts for ten labels": searched(RECORDS @ np.ones((3, 12)), np.resize(range(10), 200),
+        make_pipeline(LinearDiscriminantAnalysis(), GaussianNB()),
+        param_distributions={"lineardiscriminantanalysis__n_components": [2, 7]}),
     "text": searched(CITIES["city"], LABELS, make_pipeline(CountVectorizer(min_df=5), Ridge())),
     "declared categories": searched(CITIES[["city"]], LABELS,
         make_pipeline(OneHotEncoder(categories=[["Oslo", "Rome"]]), Ridge())),
@@ -1279,7 +1289,7 @@ def test_what_only_looks_like_a_mistake_is_not_told(of):
 
 @pytest.mark.parametrize("error", FAILING)
 def test_searches_that_fail_whatever_the_values_are_refused(error, book):
-    with pytest.raises(ValueError, match=f"all candidates would fail with .*{error}"):
+    with pytest.raises(ValueError, match=f"candidates such as .* would fail with .*{error}"):
         FAILING[error](book)
 
 

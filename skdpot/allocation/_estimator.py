@@ -332,7 +332,8 @@ def warn_of_ranges(release: UtilityReleases, ranges: Any, released: tuple[np.nda
     for node, side, (low, high), values in sides:
         if len(values) >= 10 and side.standard_error < 0.05 * (high - low):
             counts, noise = np.histogram(values, 10, (low, high))[0], 0.03 * len(values) ** 0.5
-            _base.warn_of_grid([f"utilities of {node}s"], ([low], [high]), counts[None], noise)
+            name, box = f"utilities of {node}s", ([low], [high])
+            _base.warn_of_grid([name], box, counts[None], noise, len(values))
 
 
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateEstimator):

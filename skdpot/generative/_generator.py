@@ -3,7 +3,6 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -506,9 +505,8 @@ class DPSinkhornGenerator(BaseGenerator):
         if is_table:
             released.warn_of_bounds()
             if plan.n_records is not None:
-                cells = math.sqrt(released.statistics["n_cells"].min())
-                each = released.counts * counted, plan.release.noise_of_counts * cells
-                warn_of_few(*each, plan.n_records)
+                noise = plan.release.noise_of_counts * np.sqrt(released.statistics["n_cells"].min())
+                warn_of_few(released.counts * counted, noise, plan.n_records)
         if plan.refuse_useless(None) is None:
             # Public facts may not have the number of records.
             warn_user(replace(plan, n_records=counted).refuse_useless(None))

@@ -825,10 +825,7 @@ def _raked(cells, wanted, weights):
 
 
 # How rules are written.
-_OF_ALL_ROWS = (
-    "== compares, '(not a) or b' says that b follows from a, and functions get the whole data "
-    "frame, where conditions are joined by & and |"
-)
+_OF_ALL_ROWS = "write == for equal, '(not a) or b' for if, and functions of a whole data frame"
 
 
 def _evaluated(rule: Any, frame: Any) -> Any:

@@ -556,7 +556,7 @@ class ReleasePlan:
         if not allowed and (refusal := self.refusal) is not None:
             raise ValueError(refusal)
         given, largest = self.guarantee, math.inf if allowed else 700
-        most = 0.01 if self.n_records is None else min(0.01, 1 / self.n_records)
+        most = min(0.01, 1 / (self.n_records or 1))
         if given is not None and (given.delta > most or given.epsilon > largest):
             return (
                 f"{self.label}: an epsilon of {given.epsilon:g} with a delta of {given.delta:g} "
