@@ -76,17 +76,6 @@ def _unlist(tree, node):
 
 
 @leaf
-def list_children(tree, n_rows):
-    """Fill the lists of a tree, in which only parents are set."""
-    # All numbers of children first: they decide which columns are listed.
-    for node in range(len(tree) - 1):
-        tree[tree[node, PARENT], CHILDREN] += 1
-    for node in range(len(tree) - 1):
-        if node < n_rows or tree[node, CHILDREN] > 0:
-            _list(tree, node)
-
-
-@leaf
 def _attach(tree, node, parent, n_rows):
     """Hang a node, which has no parent, below another one."""
     root = len(tree) - 1
@@ -493,7 +482,11 @@ def connect_forest(n_rows, hub, tree, flow, at_root, parents, masses):
             # An exhausted row without an arc: an arc of no flow joins it.
             parent = np.int64(hub)
         tree[node, PARENT] = parent
-    list_children(tree, n_rows)
+        tree[parent, CHILDREN] += 1
+    # Numbers of children decide which columns are listed.
+    for node in range(root):
+        if node < n_rows or tree[node, CHILDREN] > 0:
+            _list(tree, node)
 
 
 @leaf
@@ -550,7 +543,7 @@ def _pivot_on(basis, n_rows, row, j, cost, tolerance):
 
 
 @leaf
-def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
+def _optimise(cost, used, basis, rows, columns, costs, size, tolerance):
     """Price a tree, and pivot until no arc is violated, the candidates first.
 
     The number of pivots is bounded.
@@ -565,7 +558,6 @@ def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
     tree, price, arc_cost, _, amount, at_root, _, _ = basis
     n_rows, n_columns = len(used), len(amount)
     _price_tree(cost, used, tree, price, arc_cost, at_root)
-    size = n_candidates
     for a in range(size):
         # Costs of candidates in a row of memory, as they are read again and again.
         costs[a] = cost[used[rows[a]], columns[a]]
@@ -602,8 +594,8 @@ def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
         if pivots == 0:
             break
         budget -= pivots
-    for column in range(n_rows, n_rows + n_columns):
-        fresh_price(tree, price, arc_cost, column)
+    for j in range(n_columns):
+        fresh_price(tree, price, arc_cost, n_rows + j)
 
 
 @part
@@ -663,13 +655,7 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
     # 1/1000 to 1/6, for two clouds of 1000 points).
     first_width = 1.0 / 24.0
     n_rows, n_columns = cost.shape
-    rows = np.empty(n_rows, np.int64)
-    max_cost = 0.0
-    for i in range(n_rows):
-        rows[i] = i
-        for j in range(n_columns):
-            # The width of candidates is relative to it.
-            max_cost = max(max_cost, cost[i, j])
+    rows = np.arange(n_rows)
     arc_rows, arc_columns = np.empty(cost.size, np.uint32), np.empty(cost.size, np.uint32)
     size = 0
     if is_first:
@@ -677,7 +663,7 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
         # Without prices of an entropic solution, those that answer zeros tell which arcs are cheap.
         c_transform(cost, rows, row_prices, zeros, row_prices, column_prices)
         arc_rows, arc_columns, size = _candidate_arcs(
-            cost, rows, row_prices, column_prices, first_width * max_cost
+            cost, rows, row_prices, column_prices, first_width * cost.max()
         )
         rest, is_free = amount.copy(), np.zeros(n_columns, np.bool_)
         forest = _greedy_forest(
