@@ -20,7 +20,7 @@ from scipy import sparse
 
 from .kernels import run
 from .polytope import check_cost_matrix, check_numbers, check_range, check_weights, transform_prices
-from .simplex import LARGEST_COST, PARENT, TOTAL_MASS, empty_tree, transport_again
+from .simplex import LARGEST_COST, PARENT, TOTAL_MASS, empty_tree, integer_masses, transport_again
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -151,11 +151,7 @@ def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     total = math.lcm(*(len(one) for one in weights))
     if total <= TOTAL_MASS and all((one == one[0]).all() for one in weights):
         return [np.full(len(one), total // len(one)) for one in weights]
-    masses = [(one * TOTAL_MASS).astype(np.int64) for one in weights]
-    for one, rounded in zip(weights, masses, strict=True):
-        # Where the remainder is the smallest part of what it is added to.
-        rounded[np.argmax(one)] += TOTAL_MASS - rounded.sum()
-    return masses
+    return [integer_masses(one) for one in weights]
 
 
 @cache

@@ -159,14 +159,12 @@ def _start(kernel, row_minima, rows, weights, lower, upper):
     # Rows of zeros change no sum, and sweeps need no special case for the last rows.
     n_rows = -(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
     own = np.zeros((n_rows, n_columns), np.float32)
-    potential = np.empty(len(rows))
     for i in range(len(rows)):
         own[i, :] = kernel[rows[i]]
-        potential[i] = row_minima[rows[i]]
     singles = _single(weights, n_rows), _single(lower, n_columns), _single(upper, n_columns)
     u = np.ones(n_rows, np.float32)
     v, free = np.ones(n_columns, np.float32), np.ones(n_columns, np.float32)
-    return own, potential, (*singles, u, v, np.empty(n_columns, np.float32), free)
+    return own, row_minima[rows], (*singles, u, v, np.empty(n_columns, np.float32), free)
 
 
 @leaf(fastmath=FAST)
@@ -282,17 +280,10 @@ def warm_potential(
     """
     # Error in columns at which a level is good enough for a start.
     warm_settled = np.float32(0.015)
-    n_kept, total = 0, 0.0
-    kept, kept_weights = np.empty(len(rows), np.int64), np.empty(len(rows))
-    for i in range(len(rows)):
-        # Points of little mass cost as much time as others, and hardly move the start.
-        if weights[i] * len(rows) >= min_mass:
-            kept[n_kept], kept_weights[n_kept] = rows[i], weights[i]
-            total += weights[i]
-            n_kept += 1
-    kept, kept_weights = kept[:n_kept], kept_weights[:n_kept]
-    for i in range(n_kept):
-        kept_weights[i] /= total
+    # Points of little mass cost as much time as others, and hardly move the start.
+    is_kept = weights * len(rows) >= min_mass
+    kept, kept_weights = rows[is_kept], weights[is_kept]
+    kept_weights /= kept_weights.sum()
     kernel, row_potential, state = _start(kernel, row_minima, kept, kept_weights, lower, upper)
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
@@ -337,10 +328,9 @@ def entropic_projection(
     kernel, row_potential, state = _start(kernel, row_minima, rows, weights, lower, upper)
     potential[:] = 0.0
     spread = polytope.max_spread(cost, rows)
-    estimate = 0.0
+    estimate = upper_bound = lower_bound = 0.0
     n_sweeps = 0
-    level = 0
-    while True:
+    for level in range(MAX_LEVELS):
         # Before, a certificate would take a pass in double precision for nothing.
         within_reach = reg <= 2 * tol * abs(estimate)
         settled = 0
@@ -353,21 +343,20 @@ def entropic_projection(
             patient = within_reach and settled < max_sweeps_per_level and not finished
             if not (settling and patient):
                 break
+        estimate = _absorb(reg, weights, state, row_potential, potential)
         if within_reach or finished:
             upper_bound = _row_exact_plan(cost, rows, weights, kernel, state[4], nu)
             # Mass that is moved between columns costs no more than the largest difference in a row.
             upper_bound += 0.5 * polytope.round_into_box(nu, lower, upper) * spread
-        estimate = _absorb(reg, weights, state, row_potential, potential)
-        if within_reach or finished:
             lower_bound = polytope.dual_bound(
                 cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
             )
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
-                return upper_bound, lower_bound
+                break
         # The last sweep's u belongs to the v before the step; the next level corrects it.
         _halve(kernel, state, level == 0)
         reg *= 0.5
-        level += 1
+    return upper_bound, lower_bound
 
 
 class ProjectionResult(NamedTuple):

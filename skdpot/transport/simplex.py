@@ -76,17 +76,6 @@ def _unlist(tree, node):
 
 
 @leaf
-def list_children(tree, n_rows):
-    """Fill the lists of a tree, in which only parents are set."""
-    # All numbers of children first: they decide which columns are listed.
-    for node in range(len(tree) - 1):
-        tree[tree[node, PARENT], CHILDREN] += 1
-    for node in range(len(tree) - 1):
-        if node < n_rows or tree[node, CHILDREN] > 0:
-            _list(tree, node)
-
-
-@leaf
 def _attach(tree, node, parent, n_rows):
     """Hang a node, which has no parent, below another one."""
     root = len(tree) - 1
@@ -137,17 +126,9 @@ def label_subtree(tree, price, arc_cost, top):
 
 
 @leaf
-def price_leaves(tree, price, arc_cost, n_rows):
-    """Set the prices of all columns that are leaves."""
-    for column in range(n_rows, len(tree) - 1):
-        # Leaf columns are in no list, so no walk has reached them.
-        if not tree[column, LISTED]:
-            price[column] = arc_cost[column] - price[tree[column, PARENT]]
-
-
-@leaf
 def fresh_price(tree, price, arc_cost, column):
     """Return the price of a column, which is made anew if it is a leaf."""
+    # Leaf columns are in no list, so no walk has reached them.
     if not tree[column, LISTED]:
         _label(tree, price, arc_cost, column)
     return price[column]
@@ -172,14 +153,14 @@ def _push(tree, flow, amount, node, apex, n_rows, mass):
 def pivot(basis, n_rows, kind, row, column, cost):
     """Let an arc enter the basis: push mass around its cycle, and remove the blocking arc.
 
+    The walk to the apex compares depths, so that of the column must be fresh.
+
     Among the arcs that block, the last one along the cycle (from its apex, in the direction of
     the push) leaves: this keeps the tree strongly feasible, which excludes cycling.
     """
     tree, price, arc_cost, flow, amount, at_root, smallest, largest = basis
     root = len(tree) - 1
     slot = column - n_rows
-    # Depth of a leaf may be stale, and the walk to the apex compares depths.
-    fresh_price(tree, price, arc_cost, column)
     if kind == ROW_ARC:
         surplus, deficit, room = column, row, _UNLIMITED
     elif kind == MORE_TO_ROOT:
@@ -492,20 +473,23 @@ def connect_forest(n_rows, hub, tree, flow, at_root, parents, masses):
         below, parent, mass = parent, further, next_mass
     for node in range(root):
         parent = parents[node]
-        if parent == NONE and node >= n_rows:
-            tree[node, PARENT] = root
+        if parent != NONE:
+            flow[node] = masses[node]
+        elif node >= n_rows:
+            parent = np.int64(root)
             at_root[node - n_rows] = True
-            continue
-        if parent == NONE:
+        else:
             # An exhausted row without an arc: an arc of no flow joins it.
             parent = np.int64(hub)
-        else:
-            flow[node] = masses[node]
         tree[node, PARENT] = parent
-    list_children(tree, n_rows)
+        tree[parent, CHILDREN] += 1
+    # Numbers of children decide which columns are listed.
+    for node in range(root):
+        if node < n_rows or tree[node, CHILDREN] > 0:
+            _list(tree, node)
 
 
-@part
+@leaf
 def _price_tree(cost, rows, tree, price, arc_cost, at_root):
     """Set the costs of all arcs of a tree, and the prices that they lead to."""
     n_rows, root = len(rows), len(tree) - 1
@@ -533,20 +517,17 @@ def _pivot_to_root(basis, n_rows, tolerance):
     pivots = 0
     for j in range(len(amount)):
         column = n_rows + j
-        if not tree[column, LISTED]:
-            price[column] = arc_cost[column] - price[tree[column, PARENT]]
+        value = fresh_price(tree, price, arc_cost, column)
         if at_root[j]:
             continue
-        if price[column] < -tolerance and amount[j] < largest[j]:
-            kind, sign = MORE_TO_ROOT, -1
-        elif price[column] > tolerance and amount[j] > smallest[j]:
-            kind, sign = LESS_TO_ROOT, 1
+        if value < -tolerance and amount[j] < largest[j]:
+            kind = MORE_TO_ROOT
+        elif value > tolerance and amount[j] > smallest[j]:
+            kind = LESS_TO_ROOT
         else:
             continue
-        # The price that was looked at may be stale.
-        if sign * fresh_price(tree, price, arc_cost, column) > tolerance:
-            pivot(basis, n_rows, kind, NONE, column, 0.0)
-            pivots += 1
+        pivot(basis, n_rows, kind, NONE, column, 0.0)
+        pivots += 1
     return pivots
 
 
@@ -562,8 +543,10 @@ def _pivot_on(basis, n_rows, row, j, cost, tolerance):
 
 
 @leaf
-def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
-    """Pivot until no arc is violated, the candidates first; the number of pivots is bounded.
+def _optimise(cost, used, basis, rows, columns, costs, size, tolerance):
+    """Price a tree, and pivot until no arc is violated, the candidates first.
+
+    The number of pivots is bounded.
 
     When no candidate is violated any more, other violated arcs become candidates. Stale prices may
     hide violated arcs until the next round.
@@ -572,9 +555,9 @@ def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
     pricing_block = 20
     # Prices are rounded, so an arc may stay violated for ever.
     pivots_per_node = 200
-    tree, price, _, _, amount, _, _, _ = basis
+    tree, price, arc_cost, _, amount, at_root, _, _ = basis
     n_rows, n_columns = len(used), len(amount)
-    size = n_candidates
+    _price_tree(cost, used, tree, price, arc_cost, at_root)
     for a in range(size):
         # Costs of candidates in a row of memory, as they are read again and again.
         costs[a] = cost[used[rows[a]], columns[a]]
@@ -611,6 +594,8 @@ def _optimise(cost, used, basis, rows, columns, costs, n_candidates, tolerance):
         if pivots == 0:
             break
         budget -= pivots
+    for j in range(n_columns):
+        fresh_price(tree, price, arc_cost, n_rows + j)
 
 
 @part
@@ -645,12 +630,9 @@ def network_projection(
     # Of all columns, this one hangs from the root whatever the forest is.
     hub = n_rows + _root_column(smallest, largest, amount)
     connect_forest(n_rows, hub, tree, flow, at_root, forest[0], forest[1])
-    # The flow of the last tree is still feasible, since masses are the same: only prices change.
-    _price_tree(cost, rows, tree, price, arc_cost, at_root)
     basis = (tree, price, arc_cost, flow, amount, at_root, smallest, largest)
     costs = np.empty(len(arc_rows))
     _optimise(cost, rows, basis, arc_rows, arc_columns, costs, size, 1e-12 * magnitude)
-    price_leaves(tree, price, arc_cost, n_rows)
     for j in range(n_columns):
         # An exact quotient: the mass is an integer below 2**53, and the total a power of two.
         nu[j] = amount[j] / TOTAL_MASS
@@ -673,13 +655,7 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
     # 1/1000 to 1/6, for two clouds of 1000 points).
     first_width = 1.0 / 24.0
     n_rows, n_columns = cost.shape
-    rows = np.empty(n_rows, np.int64)
-    max_cost = 0.0
-    for i in range(n_rows):
-        rows[i] = i
-        for j in range(n_columns):
-            # The width of candidates is relative to it.
-            max_cost = max(max_cost, cost[i, j])
+    rows = np.arange(n_rows)
     arc_rows, arc_columns = np.empty(cost.size, np.uint32), np.empty(cost.size, np.uint32)
     size = 0
     if is_first:
@@ -687,14 +663,13 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
         # Without prices of an entropic solution, those that answer zeros tell which arcs are cheap.
         c_transform(cost, rows, row_prices, zeros, row_prices, column_prices)
         arc_rows, arc_columns, size = _candidate_arcs(
-            cost, rows, row_prices, column_prices, first_width * max_cost
+            cost, rows, row_prices, column_prices, first_width * cost.max()
         )
         rest, is_free = amount.copy(), np.zeros(n_columns, np.bool_)
         forest = _greedy_forest(
             cost, rows, supply, row_prices, rest, is_free, arc_rows[:size], arc_columns
         )
         connect_forest(n_rows, np.int64(n_rows), tree, flow, at_root, forest[0], forest[1])
-    _price_tree(cost, rows, tree, price, arc_cost, at_root)
+    # The flow of the last tree is still feasible, since masses are the same: only prices change.
     basis = (tree, price, arc_cost, flow, amount, at_root, amount, amount)
     _optimise(cost, rows, basis, arc_rows, arc_columns, np.empty(cost.size), size, 0.5)
-    price_leaves(tree, price, arc_cost, n_rows)

@@ -368,14 +368,9 @@ class Relaxation:
         return bool(math.isfinite(self.gap) and self.gap <= tolerance)
 
     @property
-    def n_left(self) -> int:
-        """Number of rounds left."""
-        return self.max_iter - self.n_iter
-
-    @property
     def finished(self) -> bool:
         """Whether the gap is closed, or no round is left."""
-        return self.converged or self.n_left <= 0
+        return self.converged or self.n_iter >= self.max_iter
 
     def learn(self, planes: list[Plane]) -> None:
         """Learn the lower bound that the planes of all parts prove together."""
@@ -555,7 +550,7 @@ def dual_subgradient(
             usefulness = sums.sum(axis=0)
             relaxation.n_iter += 1
             n_steps += 1
-            chosen = selected(usefulness, n_selected)
+            chosen = np.sort(np.argpartition(-usefulness, n_selected - 1)[:n_selected])
             value = -math.fsum(usefulness[chosen]) if batch is every else -math.inf
             step = 1.0 / math.sqrt(n_steps)
             recent.append((step, batch[chosen]))
@@ -566,16 +561,12 @@ def dual_subgradient(
             }
             best_value = max(best_value, value)
         # An evaluation costs exact transport in every group, and steps cost much less.
-        if batch is None or relaxation.n_left <= 1 or n_steps % rounds_per_check == 0:
+        is_last = batch is None or relaxation.n_iter >= relaxation.max_iter - 1
+        if is_last or n_steps % rounds_per_check == 0:
             yield from relaxation.evaluate(_average_selection(recent, relaxation), 2, **news)
             news = {}
         if batch is None:
             break
-
-
-def selected(usefulness: np.ndarray, n_selected: int) -> np.ndarray:
-    """Return the candidates of the largest sums of messages."""
-    return np.sort(np.argpartition(-usefulness, n_selected - 1)[:n_selected])
 
 
 def _average_selection(

@@ -86,13 +86,6 @@ class Side:
         # Sums in the order of the edges, so that a node by itself gets the same bits.
         return np.bincount(self.nodes, values, self.n_nodes)
 
-    def maxima(self, values: np.ndarray) -> np.ndarray:
-        """Return the maximum of the values of every node's edges; minus infinity without edges."""
-        # Nodes without edges have no maximum, and `reduceat` would give them another node's.
-        maxima = np.full(self.n_nodes, -np.inf)
-        np.maximum.at(maxima, self.nodes, values)
-        return maxima
-
 
 @dataclass(frozen=True, eq=False)
 class BipartiteNetwork:
@@ -166,25 +159,21 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     ((2, 3), 4)
     """
     edges = _edges(adjacency)
-    n_targets, n_sources = edges.shape
-    n_edges = edges.nnz
-    sources = edges.indices.astype(np.int64)
-    # A stable order leaves the targets of every source ascending.
-    source_order = np.argsort(sources, kind="stable")
-    positions = np.empty(n_edges, np.int64)
-    positions[source_order] = np.arange(n_edges)
-    indptr = edges.indptr.astype(np.int64)
-    counts = np.bincount(sources, minlength=n_sources)
-    nodes = np.repeat(np.arange(n_targets), np.diff(indptr))
+    # Edges are numbered in the order of the targets, and the numbers sorted by sources.
+    edges.data = np.arange(edges.nnz)
+    by_source = edges.tocsc()
+    positions = np.empty_like(edges.data)
+    positions[by_source.data] = edges.data
     return BipartiteNetwork(
-        Side(indptr, sources, positions, *_bounds(target_bounds, n_targets, "target")),
-        Side(
-            np.concatenate([[0], np.cumsum(counts)]),
-            nodes[source_order],
-            source_order,
-            *_bounds(source_bounds, n_sources, "source"),
-        ),
+        _make_side(edges, positions, target_bounds, "target"),
+        _make_side(by_source, by_source.data, source_bounds, "source"),
     )
+
+
+def _make_side(edges: Any, positions: np.ndarray, bounds: Any, name: str) -> Side:
+    """Return the side of compressed edges, or raise if its bounds are invalid."""
+    indptr, neighbours = edges.indptr.astype(np.int64), edges.indices.astype(np.int64)
+    return Side(indptr, neighbours, positions, *_bounds(bounds, len(indptr) - 1, name))
 
 
 def _edges(adjacency: Any) -> sparse.csr_array:
@@ -350,11 +339,7 @@ def rounded(
 
 def max_bound(network: BipartiteNetwork) -> float:
     """Return the largest bound of all nodes, at least 1."""
-    return max(
-        1.0,
-        float(network.targets.upper.max(initial=0.0)),
-        float(network.sources.upper.max(initial=0.0)),
-    )
+    return float(max(side.upper.max(initial=1.0) for side in (network.targets, network.sources)))
 
 
 @kernel
@@ -556,27 +541,23 @@ class _Projection:
     """The projection of amounts onto the feasible plans, by the multipliers of the nodes."""
 
     def __init__(self, network: BipartiteNetwork, values: np.ndarray) -> None:
-        self.network, self.values = network, values
-        self.source_values = values[network.sources.positions]
-        self.target_levels, self.source_levels = map(np.zeros, network.shape)
+        self.sides = network.targets, network.sources
+        self.values = values, values[network.sources.positions]
+        # The multipliers of both sides.
+        self.levels = tuple(map(np.zeros, network.shape))
 
     def sweep(self) -> np.ndarray:
         """Minimise over the multipliers of the targets and then of the sources; return the plan."""
-        targets, sources = self.network.targets, self.network.sources
-        amounts = np.empty_like(self.values)
-        values = self.values - self.source_levels[targets.neighbours]
-        nearest_on_side(
-            targets.indptr, targets.lower, targets.upper, values, self.target_levels, amounts
-        )
-        values = self.source_values - self.target_levels[sources.neighbours]
-        nearest_on_side(
-            sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
-        )
-        return amounts[targets.positions]
+        amounts = np.empty_like(self.values[0])
+        given = zip(self.sides, self.values, self.levels, self.levels[::-1], strict=True)
+        for side, values, levels, others in given:
+            rest = values - others[side.neighbours]
+            nearest_on_side(side.indptr, side.lower, side.upper, rest, levels, amounts)
+        return amounts[self.sides[0].positions]
 
     def excess(self, plan: np.ndarray) -> np.ndarray:
         """Return how far the sums of targets are from the bounds that their multipliers require."""
-        targets, levels = self.network.targets, self.target_levels
+        targets, levels = self.sides[0], self.levels[0]
         sums = targets.sums(plan)
         # A multiplier stands for the bound that it pushes at; without one, any sum within will do.
         inside = np.clip(sums, targets.lower, targets.upper)
@@ -585,27 +566,23 @@ class _Projection:
 
     def _objective(self, plan: np.ndarray) -> float:
         total = 0.5 * float(plan @ plan)
-        for side, levels in (
-            (self.network.targets, self.target_levels),
-            (self.network.sources, self.source_levels),
-        ):
+        for side, levels in zip(self.sides, self.levels, strict=True):
             total += float(side.upper @ np.maximum(levels, 0.0))
             total += float(side.lower @ np.minimum(levels, 0.0))
         return total
 
     def advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
         """Return the plan of a sweep, or of a Newton step and a sweep if that is better."""
-        start = self.target_levels.copy(), self.source_levels.copy()
-        target_step, source_step = self._newton_step(plan, excess)
+        start = [levels.copy() for levels in self.levels]
+        steps = self._newton_step(plan, excess)
         swept = self.sweep()
-        value, levels = self._objective(swept), (self.target_levels, self.source_levels)
+        value, reached = self._objective(swept), self.levels
         for length in (1.0, 0.25):
-            self.target_levels = _stepped(start[0], length * target_step)
-            self.source_levels = _stepped(start[1], length * source_step)
+            self.levels = tuple(map(_stepped, start, [length * step for step in steps]))
             stepped = self.sweep()
             if self._objective(stepped) <= value:
                 return stepped
-        self.target_levels, self.source_levels = levels
+        self.levels = reached
         return swept
 
     def _newton_step(self, plan: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -613,18 +590,18 @@ class _Projection:
         cg_precision = 1e-10
         # Newton steps need not be exact; of singular systems, whose residual stays, they cannot be.
         max_cg = 60
-        targets = self.network.targets
-        bound = (excess != 0) | (self.target_levels != 0)
+        targets, (levels, source_levels) = self.sides[0], self.levels
+        bound = (excess != 0) | (levels != 0)
         used = plan > 0
         edges = used & bound[targets.nodes]
-        giving = self.source_levels != 0
+        giving = source_levels != 0
         weights = np.bincount(targets.nodes, used, targets.n_nodes)
         source_weights = np.bincount(targets.neighbours, used, len(giving))
         # Multipliers that are 0 stay so in this step, and drop out of the system.
         edges &= giving[targets.neighbours]
         counts = np.concatenate([[0], np.cumsum(edges)])[targets.indptr]
         matrix = sparse.csr_array(
-            (np.ones(counts[-1]), targets.neighbours[edges], counts), shape=self.network.shape
+            (np.ones(counts[-1]), targets.neighbours[edges], counts), (len(bound), len(giving))
         )
         # Conjugate gradients. A singular system is consistent if its nodes can be served, and
         # otherwise its result does no harm.

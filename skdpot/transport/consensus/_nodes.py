@@ -579,34 +579,20 @@ def side_bound(side: Side, utility: ConcaveUtility, prices: np.ndarray) -> float
         return float(np.where(best > 0, upper * best, lower * best).sum())
     nodes = np.repeat(np.arange(len(starts)), side.degrees[connected])
     caps = upper[nodes]
-    levels = _best_levels(nodes, starts, lower, upper, caps, utility, prices)
-    costs = prices + levels[nodes]
-    amounts = best_demand(utility, costs, caps)
-    gains = utility.value(amounts) - costs * amounts
-    return float(gains.sum() + np.where(levels > 0, upper * levels, lower * levels).sum())
-
-
-def _best_levels(
-    nodes: np.ndarray,
-    starts: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    caps: np.ndarray,
-    utility: ConcaveUtility,
-    prices: np.ndarray,
-) -> np.ndarray:
-    """Return the multipliers that minimise the bound of every node, by bisection."""
-    # A multiplier of 0 is best where that mass is within the bounds.
+    # The multipliers that minimise the bound of every node: 0 is best where that mass is within the
+    # bounds, and others are found by bisection.
     free = np.bincount(nodes, best_demand(utility, prices, caps))
     mass = np.clip(free, lower, upper)
     high = np.maximum.reduceat(utility.derivative(np.zeros_like(caps)) - prices, starts)
     low = np.minimum.reduceat(utility.derivative(caps) - prices, starts)
-    high, low = (
-        np.where(mass < free, np.maximum(high, 0), 0),
-        np.where(mass > free, np.minimum(low, 0), 0),
-    )
+    high = np.where(mass < free, np.maximum(high, 0), 0)
+    low = np.where(mass > free, np.minimum(low, 0), 0)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         wanted = np.bincount(nodes, best_demand(utility, prices + middle[nodes], caps))
         low, high = np.where(wanted > mass, middle, low), np.where(wanted > mass, high, middle)
-    return 0.5 * (low + high)
+    levels = 0.5 * (low + high)
+    costs = prices + levels[nodes]
+    amounts = best_demand(utility, costs, caps)
+    gains = utility.value(amounts) - costs * amounts
+    return float(gains.sum() + np.where(levels > 0, upper * levels, lower * levels).sum())

@@ -201,12 +201,13 @@ def consensus(
             sent = of_targets, of_sources
             if release is not None:
                 sent = release(n_iter, pace.eta, *sent)
-            pace.observe(n_iter, sent, messages, targets.prices)
-            messages = sent
+            pace.shift_prices(n_iter, *sent)
+            before, messages = messages, sent
             # A check takes longer than a round: it rounds to a feasible plan, and bounds the
             # optimum.
             if n_iter % _CHECK_EVERY and n_iter < max_iter:
                 continue
+            pace.measure(n_iter, messages, before, targets.prices)
             agreed = 0.5 * (messages[0] + messages[1][back])
             near, worth, proved = None, math.nan, math.nan
             if tol is not None:
@@ -301,26 +302,17 @@ class _Pace:
         last_shift, last_change = 100, 300
         self.network, self.eta, self.shift = network, eta, 0.0
         self.residuals = math.inf, math.inf
-        self._max_iter = max_iter
         self._last_shift = min(max_iter / 4, last_shift) if adaptive else 0
         self._last_change = min(max_iter / 2, last_change) if adaptive else 0
         self._step = self._sign = 0.0
 
-    def observe(self, n_iter: int, sent: Messages, before: Messages, prices: np.ndarray) -> None:
-        """Update the penalty and the shift by the messages of a round and of the one before it.
-
-        Messages are of targets and of sources, each in its own order. `prices` are in the order of
-        the targets; they follow from the messages before this round.
-        """
-        self._shift_prices(n_iter, float(sent[0].sum()), float(sent[1].sum()))
-        if n_iter % _CHECK_EVERY == 0 or n_iter == self._max_iter:
-            self._measure(n_iter, sent, before, prices)
-
-    def _shift_prices(self, n_iter: int, demand: float, supply: float) -> None:
+    def shift_prices(self, n_iter: int, targets: np.ndarray, sources: np.ndarray) -> None:
+        """Set the shift by the messages of a round."""
         # Prices are not shifted if both sides' totals differ by less, relative to the larger one.
         longer, shorter = 1.5, 0.4
         settled = 1e-3
         self.shift = 0.0
+        demand, supply = float(targets.sum()), float(sources.sum())
         larger = max(abs(demand), abs(supply))
         if n_iter > self._last_shift or larger == 0.0:
             return
@@ -337,8 +329,13 @@ class _Pace:
         self._sign = sign
         self.shift = sign * self._step
 
-    def _measure(self, n_iter: int, sent: Messages, before: Messages, prices: np.ndarray) -> None:
-        """Set the residuals, and change the penalty if one residual is much larger."""
+    def measure(self, n_iter: int, sent: Messages, before: Messages, prices: np.ndarray) -> None:
+        """Set the residuals, and change the penalty if one residual is much larger.
+
+        Messages are those of a round and of the one before it: of targets and of sources, each in
+        its own order. `prices` are in the order of the targets; they follow from the messages
+        before this round.
+        """
         factor = 2.0
         ratio = 4.0
         order = self.network.targets.positions
@@ -512,5 +509,7 @@ def _parts(side: _network.Side, unit: float) -> tuple[np.ndarray, np.ndarray, np
 
 def _best(side: _network.Side, gains: np.ndarray) -> np.ndarray:
     """Return the gain of every node per unit on its best edge: 0 if it would lose, and need not."""
-    best = side.maxima(gains)
+    # Nodes without edges have no maximum, and `reduceat` would give them another node's.
+    best = np.full(side.n_nodes, -np.inf)
+    np.maximum.at(best, side.nodes, gains)
     return np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0)
