@@ -207,7 +207,7 @@ def allocation(ledger, **options):
 
 @cache
 def fitted_allocation():
-    return PrivateADMMTransport(None, source_bounds=(0, 10)).fit(UTILITIES)
+    return PrivateADMMTransport(None, source_bounds=(0, 10)).fit(pd.DataFrame(UTILITIES))
 
 
 def messages(ledger, **options):
@@ -377,6 +377,11 @@ MISTAKES = {
              PEOPLE.assign(sex=0), sensitive_features=PEOPLE["sex"]
          ),
          "'sex' is in X and beside it", "drop it from X"),
+        ("categories of which none is a declared group",
+         lambda book: private_repair(book()).fit(
+             PEOPLE.assign(sex=pd.Categorical(PEOPLE["sex"].map({"f": "female", "m": "male"})))
+         ),
+         "'sensitive_features' .* or other categories", "convert the column"),
         ("an encoder before a repair",
          lambda book: repair().fit(sparse.csr_array(NUMBERS.to_numpy())),
          "X is sparse", "repair the table before an encoder"),
@@ -505,6 +510,9 @@ MISTAKES = {
          "y is not used", "pass other data by name, as source_utilities"),
         ("edges below 0", lambda book: allocation(book(), adjacency=-UTILITIES).fit(UTILITIES),
          "NaN or numbers below 0", "edges have nonzero ones"),
+        ("targets in another order",
+         lambda book: fitted_allocation().predict(pd.DataFrame(UTILITIES)[::-1]),
+         "names of the fit in another order", "by reindex"),
         ("distances as edges",
          lambda book: allocation(book(), adjacency=np.full((6, 3), 2.5)).fit(UTILITIES),
          "its numbers are no weights", "leave it out, or write 0"),

@@ -371,7 +371,9 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
             If the ledger does not allow the release. Nothing is released in this case.
         """
         refuse_unused(X, y)
-        return self._fit(X, source_utilities)
+        self._fit(X, source_utilities)
+        self.targets_ = names_of(X)
+        return self
 
     def _validate(self, X: Any, source_utilities: Any) -> Problem:
         self._load()
@@ -586,6 +588,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
     def _check_targets(self, X, private=True):
         """Return X, if it has the shape of the fitted X."""
         check_is_fitted(self)
+        refuse_other_order("X", X, self.targets_, of="the fit")
         read = as_numbers if private and self.epsilon is not None else None
         X = _base.validate_private_data(
             self, X, as_numbers=read, accept_sparse="csr", dtype=np.float64, reset=False
@@ -686,6 +689,8 @@ class PrivateADMMTransport(AllocationEstimator):
         without noise also ``welfare`` and ``bound``; empty if there were no rounds.
     target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
         Means of the utilities, given the releases. Only with an epsilon.
+    targets_ : list
+        The index of X, if it has one: `predict` refuses targets in another order.
     epsilons_ : tuple of ndarray
         The epsilon that each target spent, and each source, if sources have utilities. Only with
         an epsilon.

@@ -313,9 +313,11 @@ def make_fairness_scorer(
     """
     if not callable(metric):
         raise ValueError(f"metric must be a function, such as ks_between_groups; got {metric!r}.")
+    # A partial metric has the function in it.
+    named = getattr(metric, "func", metric)
+    if response_method != "predict" and str(named.__module__).startswith("fairlearn"):
+        raise ValueError("metrics of fairlearn are of decisions: leave out response_method.")
     if greater_is_better is None:
-        # A partial metric has the name of the function in it.
-        named = getattr(metric, "func", metric)
         greater_is_better = getattr(named, "__name__", "").endswith("ratio")
     parameters = inspect.signature(metric).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

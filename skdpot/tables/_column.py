@@ -306,10 +306,11 @@ class Column:
         """Return its number of coordinates of a point: one per category, otherwise one."""
         return len(self.values) if self.kind == NOMINAL else 1
 
-    def type_problems(self, kind: str) -> list[str]:
+    def type_problems(self, kind: str, listed: Any = None) -> list[str]:
         """Return the problem of a column whose type, of this kind, holds no declared label.
 
-        It is in a list, which is empty for other types.
+        It is in a list, which is empty for other types. `listed` is the list of categories of a
+        column of pandas, which is public.
         """
         # The type alone decides: a private column is refused for no value.
         are_text = [isinstance(label, str) for label in self.values]
@@ -317,12 +318,15 @@ class Column:
         # Labels that an open fit has found may be periods or intervals themselves.
         if kind == "V":
             holds_none = all(isinstance(label, str | Real) for label in self.values)
+        # Code of objects in the list shall not run.
+        if getattr(listed, "inferred_type", "") in ("string", "integer") and self.other is None:
+            holds_none |= not listed.isin(list(self.values)).any()
         if not holds_none:
             return []
         return [
             f"column {self.name!r} has text where numbers or truth values are declared, or the "
-            "other way round (the number 1 is not the text '1'), or periods or intervals: convert "
-            "the column, as none of it would be a declared label"
+            "other way round (the number 1 is not the text '1'), or periods or intervals, or other "
+            "categories: convert the column, as none of it would be a declared label"
         ]
 
     @property

@@ -115,7 +115,8 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
             problems += [] if are_valid else [wrong]
         else:
             read = _frames.labels_in(table.column(position))
-            problems += column.type_problems(table.kind(position))
+            listed = getattr(table.dtype(position), "categories", None)
+            problems += column.type_problems(table.kind(position), listed)
         values.append(read)
     return values, problems
 
@@ -275,7 +276,9 @@ def _columns_with_missing(table: _frames.Table) -> str:
 def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> None:
     """Raise if private labels have a type that none of the declared ones has; no value raises."""
     column = Column(name, NOMINAL, values=tuple(declared))
-    _refuse(column.type_problems(_frames.kind_of(labels)))
+    own = labels.to_native() if hasattr(labels, "to_native") else labels
+    listed = getattr(getattr(own, "dtype", None), "categories", None)
+    _refuse(column.type_problems(_frames.kind_of(labels), listed))
 
 
 def read_numbers(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
