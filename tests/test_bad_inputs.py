@@ -226,6 +226,13 @@ def search(ledger, **options):
     return PrivateSearchCV(**defaults | {"n_iter": 2, "ledger": ledger} | options)
 
 
+def of_fairlearn(y_true, y_pred, *, sensitive_features):
+    """Stand for a metric of fairlearn."""
+
+
+of_fairlearn.__module__ = "fairlearn.metrics"
+
+
 def parity_scorer(sensitive_features="sex", **options):
     named = {"sensitive_features": sensitive_features}
     return metrics.make_fairness_scorer(metrics.ks_between_groups, **named, **options)
@@ -644,6 +651,11 @@ MISTAKES = {
          "metric must take the options", r"\['sensitive_features', 'min_group'\]"),
         ("values", lambda book: parity_scorer(sensitive_features=SEX),
          "not have their values", "sensitive_features must name columns of X"),
+        ("probabilities for a metric of decisions",
+         lambda book: metrics.make_fairness_scorer(
+             of_fairlearn, sensitive_features="sex", response_method="predict_proba"
+         ),
+         "metrics of fairlearn are of decisions", "leave out response_method"),
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
          "sensitive_features names a column that X lacks", "has no column .sex.. Its columns are"),
@@ -918,6 +930,8 @@ WORKING = {
     "small": searched(RECORDS / 9, LABELS, make_pipeline(FunctionTransformer(np.arcsin), Ridge())),
     "own code": searched(CITIES[["city"]], LABELS,
         make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
+    "a schema with labels": searched(TABLE, None, DPSinkhornGenerator(None, schema=SCHEMA),
+        param_distributions={"target": ["city", None]}, score_range=(-1, 0)),
     "objects": searched(CITIES[["a"]].astype(object), THREE),
     "groups": searched(RECORDS, LABELS, cv=GroupKFold(2), fit={"groups": np.resize(range(9), 200)}),
     "lists": searched(RECORDS.tolist(), WORDS.tolist(), scoring="f1"),
@@ -954,6 +968,14 @@ TOLD = {
     "most numbers of \\['income'\\] are beyond those of the fit": lambda: (
         repair().fit(PEOPLE).transform(PEOPLE.assign(income=1000 * PEOPLE["income"]))
     ),
+    "is charged to no ledger: give the estimator one": lambda: search(
+        PrivacyLedger(9.0),
+        estimator=DPSinkhornGenerator(1.0, schema={"a": range(9), "b": range(3)}),
+        param_distributions={"target": ["a", "b"]},
+        n_blocks=2,
+        cv=2,
+        score_range=(-1, 0),
+    ).fit(pd.DataFrame(np.resize([[1, 2], [8, 0], [3, 1]], (900, 2)), columns=["a", "b"])),
     "'f' and 'F ' are two groups: make them one": lambda: metrics.ks_between_groups(
         WAGE, sensitive_features=SPELT
     ),

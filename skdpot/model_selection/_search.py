@@ -401,6 +401,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 )
             self._check_refit(selection.event, data, tried)
             drawn, trials = self._draw(selection.draw_count(source), source)
+        own = getattr(self.estimator, "ledger", self.ledger)
+        is_private = getattr(self.estimator, "epsilon", None) is not None
+        if self.refit and is_private and own is None and self.ledger is not None:
+            warn_user(
+                "the fit with the chosen parameters is charged to no ledger: give the estimator "
+                "one, or set refit=False."
+            )
         search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
         # Lists have no types.
         if hasattr(data.X, "shape"):
@@ -466,7 +473,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 stack = traceback.walk_tb(error.__traceback__)
                 # Further lines may quote the values.
                 said = str(error).partition("\n")[0]
-                return said, all(is_library(frame) for frame, _ in stack)
+                # Declared labels are others than the invented ones.
+                return said, "not among" not in said and all(is_library(one) for one, _ in stack)
 
         def surely_failing(trial):
             first, depends, works_on_digits = "", False, False
