@@ -507,12 +507,9 @@ def _weighted_level(values, weights, mass, start):
 @part
 def level_within(values, weights, lower, upper, start):
     """Return the level with a weighted mass above it within bounds; 0 if 0 is such a level."""
-    mass = _weighted_above(values, weights, 0.0)[0]
-    if mass > upper:
-        return _weighted_level(values, weights, upper, start)
-    if mass < lower:
-        return _weighted_level(values, weights, lower, start)
-    return 0.0
+    free = _weighted_above(values, weights, 0.0)[0]
+    mass = min(max(free, lower), upper)
+    return 0.0 if mass == free else _weighted_level(values, weights, mass, start)
 
 
 @kernel
