@@ -229,11 +229,14 @@ def holds_all(inside: np.ndarray, outside: np.ndarray, deviation: float) -> bool
     return kept > 14.0 * noise and few and not (sums[last] - sums[first] > clear).any()
 
 
-def warn_of_grid(names: Sequence[str | None], box: Any, counts: np.ndarray, noise: float) -> None:
-    """Warn as `warn_of_bounds` of noisy counts of groups, on a grid of even cells in a box.
+def warn_of_grid(
+    names: Sequence[str | None], box: Any, counts: np.ndarray, noise: float, n_records: int
+) -> None:
+    """Warn of noisy counts of groups that are few, or on a grid of even cells in one place.
 
-    Axes without a name are left out.
+    The grid is in a box, of which axes without a name are left out.
     """
+    warn_of_few(counts, noise, n_records)
     axes: list[Any] = []
     for axis, (name, low, high) in enumerate(zip(names, *box, strict=True)):
         along = np.moveaxis(counts, axis + 1, 0).reshape(counts.shape[axis + 1], -1)
@@ -288,10 +291,6 @@ LOST_GROUPS = (
 )
 
 
-# What errors call a vector whose parameter `_fit` does not know.
-_BESIDE = "sensitive_features, y or groups"
-
-
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators: it orders the steps of a fit, and all copies share one ledger.
 
@@ -324,6 +323,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     ledger: Any
     privacy_guarantee_: Any
     _is_clone = False
+    # What errors call what is passed beside X.
+    _beside = "sensitive_features, y or groups"
     # By this, copies in worker processes know that useless releases are allowed.
     _permit: int | None = None
 
@@ -375,7 +376,11 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         ValueError
             If a parameter is wrong, as in a fit.
         """
-        n_records = _check_n_records(n_records)
+        if not isinstance(n_records, Integral) or n_records < 1:
+            raise ValueError(
+                f"n_records must be a positive integer, got {to_display(n_records)}. A preview "
+                "reads no records: pass their number, or a public guess of it."
+            )
         shape: tuple[int, ...] = getattr(columns, "shape", ())
         if len(shape) == 2 and shape[0]:
             # Rows may be private: nothing is taken from their table.
@@ -386,8 +391,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         declared: Callable[..., Any] = estimator._declared
 
         with np.errstate(all="ignore"):
-            plan = estimator._plan(declared(n_records, columns, **public))
-            return replace(plan, n_records=n_records).preview(self.ledger, self.epsilon)
+            plan = estimator._plan(declared(int(n_records), columns, **public))
+            return replace(plan, n_records=int(n_records)).preview(self.ledger, self.epsilon)
 
     def _validate_params(self) -> None:
         """Validate as scikit-learn does, but quote no table that was passed as a parameter."""
@@ -432,8 +437,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 )
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
-                for each in (beside, *others):
-                    refuse_other_rows(X, each if isinstance(each, Mapping) else {_BESIDE: each})
+                for one in (beside, *others):
+                    refuse_other_rows(X, one if isinstance(one, Mapping) else {self._beside: one})
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
@@ -586,15 +591,6 @@ def _charging_nobody(value: Any) -> Any:
     if hasattr(value, "get_params") and not isinstance(value, type):
         return make_trial(value)
     return value
-
-
-def _check_n_records(n_records: Any) -> int:
-    if not isinstance(n_records, Integral) or n_records < 1:
-        raise ValueError(
-            f"n_records must be a positive integer, got {to_display(n_records)}. A preview reads "
-            "no records: pass their number, or a public guess of it."
-        )
-    return int(n_records)
 
 
 def count_columns(columns: Any, default: int | None = None) -> int:

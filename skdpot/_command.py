@@ -154,6 +154,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         declared = tables.TableSchema(tuple(columns))
     else:
         declared = tables.read_schema(options.schema, options.target)
+    if options.na and header is None and not any(column.missing for column in declared.declared):
+        raise ValueError('--na says what is missing, and no column declares "missing": true.')
     if not options.preview:
         # At least: a number or a reference, and what draws it.
         n_cells = 50.0 * options.rows * len(declared.columns)

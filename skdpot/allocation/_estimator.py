@@ -94,31 +94,6 @@ class Problem:
         return found if len(found) == 2 else [*found, LinearUtility(np.zeros_like(self.scale))]
 
 
-def read_network(
-    X: Any, adjacency: Any, target_bounds: Any, source_bounds: Any, *, private: bool
-) -> BipartiteNetwork:
-    """Return the public network, from the shape of X and, without privacy, its stored entries."""
-    # The network is public, so it may not come from values of X.
-    if adjacency is None:
-        adjacency = _default_edges(X, private)
-    bounds = [
-        (0.0, 1.0) if bounds_of_side is None else bounds_of_side
-        for bounds_of_side in (target_bounds, source_bounds)
-    ]
-    if np.shape(adjacency) != X.shape:
-        raise ValueError(
-            f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
-            f"shape {np.shape(adjacency)}."
-        )
-    # Errors of the network name positions and bounds, which are public.
-    network = make_network(adjacency, *bounds)
-    max_bound = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
-    # Otherwise products of amounts and utilities could overflow after the charge.
-    if max_bound > _LARGEST or 0 < max_bound < _LEAST:
-        raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
-    return network
-
-
 def check_order(estimator: Any, X: Any, source_utilities: Any) -> None:
     """Raise if what is given for nodes or for edges has their names in another order."""
     targets, sources = names_of(X), names_of(X, "columns")
@@ -243,16 +218,26 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
 def within_ranges(problem: Problem, ranges: Any) -> Problem:
     """Return private utilities moved into their declared ranges, and their middles for NaN.
 
-    Raise if the family has no utility with the lowest parameter, or the best plan is known to be
-    empty, which is public.
+    Raise if the family has no utility with the lowest parameter, or the best plan is known, as an
+    empty one is. All of this is public.
     """
-    largest = sum(high for _, (_, high) in zip(problem.values, ranges, strict=False))
+    least, largest = np.sum(ranges[: len(problem.values)], axis=0)
     sides = problem.network.targets, problem.network.sources
     if largest <= 0 and isinstance(problem.family, str) and not any(s.lower.any() for s in sides):
         raise ValueError(
             "nothing was charged: with utilities of at most 0, and lower bounds of 0, the best "
             "plan is empty. If X has costs, declare lower bounds, or fit a public number minus X."
         )
+    # Of utilities above 0, the best plan moves all that is possible.
+    grows = least > 0 and problem.family in ("linear", "log")
+    for ends, others in (sides, sides[::-1]):
+        fits = grows and (others.sums(ends.upper[others.neighbours]) <= others.upper).all()
+        is_known = fits or (ends.lower == ends.upper)[ends.degrees > 0].all()
+        if is_known and ends.degrees.max() <= 1:
+            raise ValueError(
+                "nothing was charged: the edges and their bounds allow one best plan alone, "
+                "whatever the utilities are."
+            )
     moved = []
     for values, (low, high) in zip(problem.values, ranges, strict=False):
         # Of the lowest parameter alone, which is public: actual values must not decide whether this
@@ -271,8 +256,6 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
         "that they spend, above 0 and at most 1, as one number or as one for each of "
         f"{network.shape[0]} targets and {network.shape[1]} sources."
     )
-    if len(pair) != 2:
-        raise ValueError(message)
     try:
         targets, sources = (
             np.broadcast_to(np.asarray(part, dtype=np.float64), (n,))
@@ -339,11 +322,26 @@ class UtilityReleases(Release):
         )
 
 
+def warn_of_ranges(release: UtilityReleases, ranges: Any, released: tuple[np.ndarray, ...]) -> None:
+    """Warn of declared ranges in which all released utilities are at one end, or next to 0.
+
+    Only releases that tell tenths of a range apart show it: of levels, fewer than one in a hundred
+    is random then. A few utilities may all be there.
+    """
+    sides = zip(("target", "source"), release.sides, ranges, released, strict=False)
+    for node, side, (low, high), values in sides:
+        if len(values) >= 10 and side.standard_error < 0.05 * (high - low):
+            counts, noise = np.histogram(values, 10, (low, high))[0], 0.03 * len(values) ** 0.5
+            name, box = f"utilities of {node}s", ([low], [high])
+            _base.warn_of_grid([name], box, counts[None], noise, len(values))
+
+
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateEstimator):
     """Base of the allocation estimators. A subclass plans and runs releases."""
 
     plan_: Any
     _fitted: BipartiteNetwork
+    _beside = "source_utilities"
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:
@@ -407,13 +405,26 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         return self._problem_on(self._network_of(X), X, beside, private=private)
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
-        """Return the public network, or raise."""
-        # Without a budget nothing is private, so stored entries may be the edges.
+        """Return the public network, from the shape of X; without privacy, its stored entries."""
         private = self.epsilon is not None
-        bounds = (self.target_bounds, self.source_bounds)
-        network = read_network(X, self.adjacency, *bounds, private=private)
-        check_feasible(network)
+        # The network is public, so it may not come from values of X.
+        adjacency = _default_edges(X, private) if self.adjacency is None else self.adjacency
+        if np.shape(adjacency) != X.shape:
+            raise ValueError(
+                f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
+                f"shape {np.shape(adjacency)}."
+            )
+        given = (self.target_bounds, self.source_bounds)
+        # Errors of the network name positions and bounds, which are public.
+        network = make_network(adjacency, *((0.0, 1.0) if each is None else each for each in given))
         ends, sources = network.targets, network.sources
+        max_bound = max(side.upper.max(initial=0.0) for side in (ends, sources))
+        # Otherwise products of amounts and utilities could overflow after the charge.
+        if max_bound > _LARGEST or 0 < max_bound < _LEAST:
+            raise ValueError(
+                f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}."
+            )
+        check_feasible(network)
         if private and not (ends.upper[ends.nodes] * sources.upper[ends.neighbours]).any():
             raise ValueError("nothing was charged: no edge has bounds above 0 at both ends.")
         return network
@@ -478,8 +489,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         return shown | {"_fitted": network}
 
     def _keep(self, plan: ReleasePlan, released: dict[str, Any]) -> None:
-        for name, value in released.items():
-            setattr(self, name, value)
+        self.__dict__.update(released)
         if plan.event is not None:
             self.epsilons_ = plan.release.epsilons
 
@@ -632,7 +642,7 @@ class PrivateADMMTransport(AllocationEstimator):
         the c of logarithmic ones, in units of amount, above 0.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
         Public. The smallest and the largest total amount that each target receives, and that each
-        source gives; or one pair for all of them. None is (0, 1).
+        source gives; or one pair for all of them, a tuple. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
         Public. Nonzero entries are edges. Nothing is sent on other pairs, and their utilities are
         not used. None means all pairs; without an epsilon, and for a sparse X, its stored entries.
@@ -840,6 +850,7 @@ class PrivateADMMTransport(AllocationEstimator):
         if plan.event is not None:
             released = plan.release.run(problem.values, plan.source)
             problem = problem.with_values(released)
+            warn_of_ranges(plan.release, read_ranges(self.utility_bounds), released)
         # The network simplex takes some seconds for a million edges. Except on huge sparse
         # networks, it is faster than rounds.
         soon = network.n_edges <= max(1_000_000, network.shape[0] * network.shape[1] // 2)

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot._base import make_bar, warn_of_few, warn_of_grid
+from skdpot._base import make_bar, warn_of_grid
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.checks import check_memory
@@ -386,10 +386,10 @@ class GridRelease(NoisyRelease):
 
     def run(self, X, source):
         noisy = self.add_noise(self.values(X, self.groups.codes), source)
-        warn_of_few(noisy, self._noise.standard_deviation, self.groups.n_records)
         names = [f"feature {j}" for j in range(len(self.box[0]))]
         shape = [len(noisy)] + [round(len(self.support) ** (1 / len(names)))] * len(names)
-        warn_of_grid(names, self.box, noisy.reshape(shape), self._noise.standard_deviation)
+        deviation, n_records = self._noise.standard_deviation, self.groups.n_records
+        warn_of_grid(names, self.box, noisy.reshape(shape), deviation, n_records)
         return self.read(noisy)
 
     def read(self, noisy: np.ndarray) -> Released:

@@ -29,7 +29,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, warn_of_few, warn_of_grid, warn_user
+from skdpot._base import PrivateEstimator, warn_of_grid, warn_user
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
@@ -326,6 +326,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             # On this scale the variance of a share is the same near 0, 1 and one half.
             return np.sin(np.linspace(0.0, 0.5 * np.pi, n_cells + 1)) ** 2
         low, high = check_bounds(self.bounds, 1, "Predictions are counted in cells between them.")
+        if self._response_method == "predict_proba" and not 0 <= low[0] < high[0] <= 1:
+            raise ValueError("bounds of probabilities are within 0 and 1: leave them out.")
         return np.linspace(low[0], high[0], n_cells + 1)
 
     def _plan(self, data):
@@ -361,10 +363,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
         noisy = release.run(private_counts(self, rows, edges), plan.source)
         # No private value is read from here.
-        warn_of_few(noisy, release.standard_deviation, rows.n_records)
-        if self.bounds is not None:
-            box = edges[:1], edges[-1:]
-            warn_of_grid(["predictions"], box, noisy, release.standard_deviation)
+        names, box = ["predictions" if self.bounds is not None else None], (edges[:1], edges[-1:])
+        warn_of_grid(names, box, noisy, release.standard_deviation, rows.n_records)
         sizes = np.maximum(noisy.sum(axis=1), 1.0)
         weights = group_weights(self.weights, sizes, rows.groups.names)
         # A group with too few rows is assumed to be like the others.
@@ -432,7 +432,8 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
 
     It moves the predictions of a regressor to the Wasserstein barycenter of their distributions in
     the groups. Then predictions have the same distribution in all groups (strong demographic
-    parity), and keep their order within each group. If the regressor is right, no other
+    parity) as far as the rows of `fit` show it, and keep their order within each group. If the
+    regressor is right, no other
     predictions with this property have a smaller mean squared error. For the probabilities of a
     classifier, use :class:`FairBarycenterClassifier`.
 

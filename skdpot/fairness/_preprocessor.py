@@ -571,9 +571,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             validate_data(self, X, skip_check_array=True, reset=new)
         else:
             # Missing values are for the policy `missing`, and private values raise nothing.
-            table.X = validate_private_data(
-                self, table.X, reset=new, dtype=None, ensure_all_finite=False, ensure_min_samples=0
-            )
+            first = "X is sparse: repair the table before an encoder, or pass X.toarray()."
+            options = {"dtype": None, "ensure_all_finite": False, "ensure_min_samples": 0}
+            options |= {"instead": {"Sparse data was passed": first}, "reset": new}
+            table.X = validate_private_data(self, table.X, **options)
+        own = getattr(sensitive_features, "name", None)
+        if self.epsilon is not None and own is not None and own in table.names:
+            raise ValueError(f"column {own!r} is in X and beside it: drop it from X.")
         labels, kept = split_attribute(self, table, sensitive_features, fitted)
         if not len(kept):
             raise ValueError(

@@ -612,10 +612,9 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
-    warn_of_few(counts, release.standard_deviation, rows.n_records)
     ranked = [column for column in rows.columns if column.kind != NOMINAL]
     names = [repr(c.name) if c.kind == NUMERIC and c.n_known > 8 else None for c in ranked]
-    warn_of_grid(names, (low, high), counts, release.standard_deviation)
+    warn_of_grid(names, (low, high), counts, release.standard_deviation, rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
 

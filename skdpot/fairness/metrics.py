@@ -21,7 +21,7 @@ from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound
 from skdpot.fairness._conditional import max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
-from skdpot.privacy.checks import redact_errors, refuse_other_rows
+from skdpot.privacy.checks import check_count, redact_errors, refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
 
@@ -352,7 +352,8 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
     refuse_other_rows(values, {"sensitive_features": sensitive_features})
     labels = read_labels(sensitive_features)
     check_consistent_length(values, labels)
-    groups = find_groups(labels, min_group_size=min_group_size, small_groups="drop")
+    least = check_count("min_group_size", min_group_size)
+    groups = find_groups(labels, min_group_size=least, small_groups="drop")
     if len(groups.names) < 2:
         raise ValueError(
             f"groups can be compared if there are two or more with at least {min_group_size} rows; "
@@ -368,7 +369,11 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
 
 def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -> list[np.ndarray]:
     """Return the finite scores of each of two or more groups, or raise."""
-    values = redact_errors(lambda: column_or_1d(scores), "scores must be real numbers.")
+    one = "scores must have one number for each row, as predict_proba(X)[:, 1] has."
+    instead = {"y should be a 1d array": one}
+    values = redact_errors(
+        lambda: column_or_1d(scores), "scores must be real numbers.", instead=instead
+    )
     if values.dtype.kind not in "buif" or not np.isfinite(values).all():
         raise ValueError(
             "scores must be finite numbers; they are text or dates, or contain NaN or infinity, in "

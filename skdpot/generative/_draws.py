@@ -372,14 +372,20 @@ class ReleasedTable:
         """Warn of columns of which all that was released is in one place, or missing.
 
         Of columns that are no numbers, or few, only the latter is of interest; and of a logarithmic
-        scale, on which bounds may be wide, whether all are at an end. The model shows it better
-        than the counts: in 12 columns of 2,000 equal records, with epsilon 1 or 3, it had up to 70
-        in other cells, and the counts up to 97 more or less.
+        scale, on which bounds may be wide, whether all are at an end. A numeric target is looked at
+        by its bands, too. The model shows it better than the counts: in 12 columns of 2,000 equal
+        records, with epsilon 1 or 3, it had up to 70 in other cells, and the counts up to 97 more
+        or less.
         """
         schema, axes = self.space.schema, []
         noise = 0.75 * self.statistics["deviations"][0] * math.sqrt(schema.n_classes)
-        for j, (starts, _, shares, _) in zip(schema.features, self.merged_cells(0.0), strict=True):
-            column, n_known = schema.columns[j], len(shares) - schema.columns[j].missing
+        each = zip(schema.features, self.merged_cells(0.0), strict=True)
+        parts = [(schema.columns[j], starts, shares) for j, (starts, _, shares, _) in each]
+        if schema.has_bands:
+            target = schema.columns[schema.target or 0]
+            parts.append((target, target.band_starts(), self.counts))
+        for column, starts, shares in parts:
+            n_known = len(shares) - column.missing
             firsts, lows = np.zeros(1, dtype=np.intp), np.zeros(1)
             if column.kind == NUMERIC and column.n_known > 8:
                 firsts = np.arange(n_known)[[0, 1, -1] if column.scale == LOG else slice(None)]

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, make_bar, warn_of_uncounted, warn_user
+from skdpot._base import PrivateEstimator, make_bar, warn_of_few, warn_of_uncounted, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
@@ -63,7 +63,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int, default=1
-            Number of records; ignored if `y` is given. Everybody who gets the file sees this
+            Number of records; leave it out if `y` is given. Everybody who gets the file sees this
             number. Under ``neighbouring="add_remove"`` the number of records is private: draw a
             round number, not ``len(table)``.
         y : array-like of shape (n_samples,) or dict, default=None
@@ -504,6 +504,9 @@ class DPSinkhornGenerator(BaseGenerator):
             return self
         if is_table:
             released.warn_of_bounds()
+            if plan.n_records is not None:
+                noise = plan.release.noise_of_counts * np.sqrt(released.statistics["n_cells"].min())
+                warn_of_few(released.counts * counted, noise, plan.n_records)
         if plan.refuse_useless(None) is None:
             # Public facts may not have the number of records.
             warn_user(replace(plan, n_records=counted).refuse_useless(None))

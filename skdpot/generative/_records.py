@@ -385,7 +385,10 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
         )
     if not all(isinstance(n, int | np.integer) and n >= 0 for n in np.atleast_1d(counts)):
         raise ValueError(f"y must give the number of records of each label, got {to_display(y)}.")
-    return np.repeat(codes, counts)
+    wanted = np.repeat(codes, counts)
+    if n_samples not in (1, len(wanted)):
+        raise ValueError(f"n_samples is {n_samples!r}, and y asks for {len(wanted)}: leave it out.")
+    return wanted
 
 
 def stream_of(random_state: Any) -> RandomState:
@@ -639,6 +642,11 @@ def read_rules(rules: Any, computed: Any) -> Rules:
 
 def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     """Raise unless rules can be evaluated on rows of a declaration: public, as all of this is."""
+    labels = {str(column.name): column.values for column in schema.declared if column.values}
+    for text in (one for one in rules.conditions if isinstance(one, str)):
+        for name, word in re.findall(r"(\w+)`? *[=!]= *['\"]([^'\"]*)['\"]", text):
+            if word not in labels.get(name, (word,)):
+                raise ValueError(f"the rule {text!r} has {word!r}, which is no label of {name!r}.")
     if rules:
         # Made-up rows of declared values: a rule that fails must fail before the charge.
         rng = RandomState(0)
@@ -816,6 +824,10 @@ def _raked(cells, wanted, weights):
     return weights, max(misses)
 
 
+# How rules are written.
+_OF_ALL_ROWS = "write == for equal, '(not a) or b' for if, and functions of a whole data frame"
+
+
 def _evaluated(rule: Any, frame: Any) -> Any:
     """Return the value of an expression or a function for each row of a frame, or raise."""
     try:
@@ -823,12 +835,14 @@ def _evaluated(rule: Any, frame: Any) -> Any:
             values = rule(frame.copy())
         else:
             values = frame.eval(rule, engine="python", local_dict={}, global_dict={})
-    except Exception as error:
+    except (NameError, LookupError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}; computed columns follow those they need"
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}; {_OF_ALL_ROWS}"
     else:
         if np.shape(values) == (len(frame),):
             return values
-        problem = "it must have one value for each row"
+        problem = f"it must have one value for each row; {_OF_ALL_ROWS}"
     raise ValueError(f"rule or formula {to_display(rule)} cannot be evaluated: {problem}.")
 
 
@@ -947,8 +961,8 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     columns = [column for column in features.names if column != target]
     if unknown := [name for name in rules.formulas if name not in columns]:
         raise ValueError(
-            f"computed has {unknown}: these are no columns of the schema but the target, which are "
-            f"{columns}."
+            f"computed may have the columns {columns}: those of the schema but the target, which "
+            f"cannot be computed. It has {unknown}."
         )
     features = features.computing(rules.formulas)
     check_rules(features, rules)

@@ -78,7 +78,7 @@ def copy_of(rows: Any, name: str = "X") -> Any:
 
 
 # Texts of invented rows: words, and numbers that are written as text.
-WORDS = ("invented a", "invented b", "invented c")
+WORDS = tuple(f"invented {letter}" for letter in "abcdefghij")
 DIGITS = ("1", "2", "3")
 
 
@@ -104,6 +104,8 @@ def stand_in(
         codes = rng.integers(1, 6, shape)
         if n_labels:
             codes = np.resize(np.arange(n_rows) % (len(labels) or n_labels), shape[::-1]).T
+            # Where numbers stand for text, labels are others: an error may name those that lack.
+            codes = codes + (kind in "iuf" and not texts)
         elif scale != 1:
             codes = np.arange(1, codes.size + 1).reshape(shape)
         if texts and (labels or kind in "US" or (kind in "OV" and words)):

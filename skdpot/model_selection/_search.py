@@ -20,7 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterSampler, RandomizedSearchCV, cross_validate
 from sklearn.utils import get_tags, indexable
-from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
@@ -208,7 +208,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
     they could reveal information about the records. Before anything is charged, candidates are
-    tried on invented rows with the types of X and y. If all fail, and their errors do not depend on
+    tried on invented rows with the types of X and y. If one fails, and its errors do not depend on
     values, an error tells why. Afterwards, a warning tells of a score that noise does not tell from
     the lower end of `score_range`. Code of your own, and records in lists, which have no types, are
     not judged: test them on synthetic records. The search cannot suppress compiled code that prints
@@ -399,6 +399,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                     "nothing was charged: param_distributions has fewer than two candidates, so "
                     "that nothing would be chosen. Give two or more values, or fit the estimator."
                 )
+            self._check_refit(selection.event, data, tried)
             drawn, trials = self._draw(selection.draw_count(source), source)
         search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
         # Lists have no types.
@@ -410,25 +411,28 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         public = (f"the number of {units}", *([model] if self.refit else []))
         # Blocks are equally large, so that their sizes say how many records there are.
         guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
-        self._check_refit(selection.event, data)
         about = type(self).__name__, guarantee, unit, guarantee.neighbouring, data.n_units
         return ReleasePlan(search, selection.event, source, *about)
 
-    def _check_refit(self, event, data):
-        """Raise if a ledger could not pay the fit of a private estimator after the search."""
-        ledger, grid = getattr(self.estimator, "ledger", None), str(self.param_distributions)
-        varies = "epsilon" in grid or "delta" in grid
-        if varies or not (self.refit and isinstance(ledger, PrivacyLedger)):
+    def _check_refit(self, event, data, tried):
+        """Raise if a ledger could pay no fit of a private estimator after the search."""
+        ledger: Any = getattr(self.estimator, "ledger", None)
+        if not (self.refit and isinstance(ledger, PrivacyLedger)):
             return
-        # A preview has no X, and may not know the number of columns.
-        fit = result_of(lambda: self.estimator.preview(data.n_units, *np.shape(data.X)[1:]), None)
-        if fit is not None and fit.guarantee is not None:
+
+        def refusal(params):
+            chosen = clone(self.estimator).set_params(**clone(params, safe=False))
+            # A preview has no X, and may not know the number of columns.
+            fit = chosen.preview(data.n_units, *np.shape(data.X)[1:])
             events = [event, fit.event] if ledger is self.ledger else [fit.event]
             try:
                 ledger.quote(ComposedDpEvent(events), unit=fit.guarantee.unit)
             except BudgetExceededError as error:
                 error.add_note("This includes the fit with the chosen parameters: see refit=False.")
-                raise
+                return error
+
+        if all(result_of(partial(refusal, params), None) for params in tried):
+            raise refusal(tried[0])
 
     def _draw(self, count, source):
         """Return the parameters of candidates, and unfitted ones by the number of their object.
@@ -441,14 +445,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return drawn, {key: make_candidate(self.estimator, each[key]) for key in each}
 
     def _refuse_failing(self, search, data):
-        """Raise if no candidate works on invented rows of the types, as many as in a block.
+        """Raise if a candidate fails on all invented rows of the types, as many as in a block.
 
         No value is read. The candidates are drawn apart from those of the release, whose number and
-        parameters must not depend on the answer. All must fail, with two labels, three, and numbers
-        as targets, and with text and numbers as objects, of any size. Errors that may be due to the
-        invented values refuse nothing: those of the user's own code, and those whose text is
-        another one for other values. But where digits as text, and numbers as targets, would do,
-        the types of text are what fails.
+        parameters must not depend on the answer. It must fail with some numbers of labels, and with
+        numbers, as targets, and with text and numbers as objects, of any size. Errors that may be
+        due to the invented values refuse nothing: those of the user's own code, and those whose
+        text is another one for other values. But where digits as text, and numbers as targets,
+        would do, the types of text are what fails.
         """
 
         def failure(trial, n_labels, words, texts, scale):
@@ -464,28 +468,31 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 said = str(error).partition("\n")[0]
                 return said, all(is_library(frame) for frame, _ in stack)
 
-        first = ""
+        def surely_failing(trial):
+            first, depends, works_on_digits = "", False, False
+            for n_labels in (2, 3, 4, 5, len(WORDS), None):
+                told = set()
+                for words, scale in product((True, False), (1.0, 1e-3, 1e6)):
+                    said, is_ours = failure(trial, n_labels, words, WORDS, scale)
+                    if said is None or not is_ours:
+                        return ""
+                    told.add(said)
+                    first = first or said[:300].rstrip(".:")
+                said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
+                works_on_digits |= said is None
+                depends |= len(told | {said}) > 1
+            return "" if depends and not works_on_digits else first
+
         with silence():
-            _, trials = self._draw(30, make_source(0))
-            for trial in trials.values():
-                depends = works_on_digits = False
-                for n_labels in (2, 3, None):
-                    told = set()
-                    for words, scale in product((True, False), (1.0, 1e-3, 1e6)):
-                        said, is_ours = failure(trial, n_labels, words, WORDS, scale)
-                        if said is None or not is_ours:
-                            return
-                        told.add(said)
-                        first = first or said[:300].rstrip(".:")
-                    said, _ = failure(trial, n_labels, False, DIGITS, 1.0)
-                    works_on_digits |= said is None
-                    depends |= len(told | {said}) > 1
-                if depends and not works_on_digits:
-                    return
-        raise ValueError(
-            f"nothing was charged: whatever the values, all candidates would fail with {first!r}. "
-            "Change the estimator, its parameters, scoring or cv, or convert columns."
-        )
+            # A search trains about as many, in each of its blocks.
+            drawn, trials = self._draw(12, make_source(0))
+            for params in {id(params): params for params in drawn}.values():
+                if said := surely_failing(trials[id(params)]):
+                    raise ValueError(
+                        f"nothing was charged: whatever the values, candidates such as {params} "
+                        f"would fail with {said!r}. Change the estimator, its parameters, scoring "
+                        "or cv, or convert columns."
+                    )
 
     def _run(self, plan, data):
         search, source = plan.release, plan.source
@@ -538,8 +545,16 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         """Return the parameters of the fit to all records."""
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", **params).estimator.fit
-        if params.get("groups") is not None and _takes_groups(self.estimator):
-            raise ValueError(LOST_GROUPS)
+        if params.get("groups") is not None:
+            if _takes_groups(self.estimator):
+                raise ValueError(LOST_GROUPS)
+            # One of the user's own may take them without a request.
+            is_known = type(self.cv).__module__.partition(".")[0] in ("builtins", "sklearn")
+            if is_known and "groups" not in get_routing_for_object(self.cv).split.requests:
+                raise ValueError(
+                    "groups would have no effect, and people with several records would not be "
+                    "protected: leave them out, or take a splitter such as cv=GroupKFold()."
+                )
         # They are for the splitter.
         return {name: value for name, value in params.items() if name != "groups"}
 

@@ -191,7 +191,8 @@ class Agreement:
         Agreement
             The same agreement.
         """
-        return cls.from_text(Path(path).read_text(encoding="utf-8"))
+        # A file of something else need not be text.
+        return cls.from_text(Path(path).read_text(encoding="utf-8", errors="replace"))
 
     def __repr__(self) -> str:
         return f"<Agreement {self.digest[:16]} of {len(self.owners)} owners>"

@@ -63,7 +63,7 @@ def make_part(
     ledger : PrivacyLedger
         Her own ledger.
     path : str or Path
-        The file to be written. A file that is there is replaced.
+        The file to be written. Only a part of this owner for this agreement is replaced.
     again : bool, default=False
         Whether to make another part after one was made for this agreement, of other rows or of the
         same. It has new noise and is charged, if the calls are made one after another.
@@ -79,7 +79,7 @@ def make_part(
         If the owner or the columns are not those of the agreement, `path` is a file of the ledger,
         or a part of other rows was made. Nothing has been charged then.
     FileExistsError
-        If another file than a part has this path. Nothing has been charged then.
+        If a file that is not replaced has this path. Nothing has been charged then.
     BudgetExceededError
         If the ledger does not allow the release. Nothing has been released then.
 
@@ -135,11 +135,14 @@ def make_part(
         if same or places & {file.resolve(), file.parent.resolve() / file.name}:
             raise ValueError(f"path is a file of the ledger, {file}: give another path.")
     if target.exists():
-        try:
-            _read(target)
-        except (ValueError, OSError):
-            message = f"{target} is no part, and would be replaced: nothing was charged."
-            raise FileExistsError(message) from None
+        told: dict[str, Any] = {}
+        with suppress(ValueError, OSError):
+            told = _read(target)[0]
+        if (told.get("agreement"), told.get("owners")) != (agreement.text, [owner]):
+            raise FileExistsError(
+                f"{target} is no part of {owner!r} for this agreement, and would be replaced: "
+                "nothing was charged. Give another path."
+            )
     estimator, plan = agreement._planned()
     grouped = any(getattr(estimator, name, None) is not None for name in ("groups", "classes"))
     if labels is None and grouped and getattr(estimator, "sensitive_features", None) is None:

@@ -556,7 +556,8 @@ class ReleasePlan:
         if not allowed and (refusal := self.refusal) is not None:
             raise ValueError(refusal)
         given, largest = self.guarantee, math.inf if allowed else 700
-        if given is not None and (given.delta > 0.01 or given.epsilon > largest):
+        most = min(0.01, 1 / (self.n_records or 1))
+        if given is not None and (given.delta > most or given.epsilon > largest):
             return (
                 f"{self.label}: an epsilon of {given.epsilon:g} with a delta of {given.delta:g} "
                 "allows to publish records. Take an epsilon of at most some tens, and a delta of "

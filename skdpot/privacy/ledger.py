@@ -170,6 +170,8 @@ class PrivacyLedger:
         key: bytes | None = None,
     ) -> None:
         settings = rec.check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
+        if epsilon is not None and epsilon < 1e-3 and delta > 0.1:
+            raise ValueError(f"are they swapped? epsilon={epsilon!r} comes before delta={delta!r}.")
         self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
         if not os.path.exists(self.path):

@@ -190,7 +190,7 @@ class PrivateMessageADMM(allocation.AllocationEstimator):
         Public. The b of quadratic utilities, or the c of logarithmic ones.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
         Public. The smallest and the largest total amount that each target receives, and that each
-        source gives; or one pair for all of them. None is (0, 1).
+        source gives; or one pair for all of them, a tuple. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
         Public. Nonzero entries are edges. None means all pairs.
     node_budgets : pair of float or array-like, default=None

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from skdpot import __version__
 from skdpot._base import make_bar, warn_user
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.checks import check_count
+from skdpot.privacy.checks import check_count, names_of
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, make_source, source_of_key
 from skdpot.sampling._base import BaseLocalSampler
@@ -411,7 +412,16 @@ def _work(
     try:
         # One mechanism per process, however many files it draws.
         estimator = _loaded(kind, sampler)
-        users = estimator._read_users(read(task.source))
+        rows = read(task.source)
+        names = [name for name in names_of(rows, "columns") if isinstance(name, str)]
+        known = getattr(estimator, "feature_names_in_", map(str, range(len(names))))
+        are_numbers = all(re.fullmatch(r"-?\d[\d.e+-]*", name) for name in names)
+        if names and are_numbers and names != list(known):
+            raise ValueError(
+                "all names of its columns are numbers, and not those of the fit. If its first row "
+                "was read as names, read it with header=None."
+            )
+        users = estimator._read_users(rows)
         # The key depends on all that samples depend on. What is digested here is what is drawn,
         # whatever happens to the file meanwhile.
         # The threshold of directions follows from the parameters, up to its last digits.

@@ -533,7 +533,9 @@ def _readable(read: Callable[[], Any], path: Path) -> Any:
         if error.errno is not None:
             raise
     except UnicodeDecodeError as error:
-        problem += f" It is no text in {error.encoding.upper()}: pass another encoding."
+        problem += (
+            f" It is no text in {error.encoding.upper()}: pass another encoding, or write CSV."
+        )
     except csv.Error:
         problem += " A quotation mark is not closed, or stands within a quoted field."
     except Exception:

@@ -148,7 +148,8 @@ def _check_names(names: list, declared: list) -> None:
     if lacking:
         wrong.append(
             f"the table lacks the columns {lacking} of the schema. Add them to the table, or "
-            "declare a schema without them"
+            "declare a schema without them, as without a column that groups= names (a CSV file has "
+            "its names in the first line)"
         )
     _refuse(wrong)
 

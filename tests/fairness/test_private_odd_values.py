@@ -365,7 +365,8 @@ class HostileClasses(ClassifierMixin, Hostile):
 def of_hostile(trick, X, kind=Hostile, **params):
     book = ledger()
     model = kind(trick, book).fit(None)
-    fair = premium(model, ledger=book, sensitive_features=1, bounds=(0, 2), **params)
+    most = 1 if kind is HostileClasses else 2
+    fair = premium(model, ledger=book, sensitive_features=1, bounds=(0, most), **params)
     return fair.fit(X, np.zeros(len(X))), model
 
 

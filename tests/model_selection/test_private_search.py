@@ -467,8 +467,8 @@ class Seeded(Odd):
 def test_open_random_states_follow_from_the_block(given, n_different, records):
     SEEDS.clear()
     odd_search(estimator=Seeded(random_state=given), refit=False).fit(*records)
-    # The first is of invented rows.
-    assert len(set(SEEDS[2:])) == n_different < len(SEEDS[2:]) and None not in SEEDS
+    # Two folds of each of the three candidates are of invented rows.
+    assert len(set(SEEDS[6:])) == n_different < len(SEEDS[6:]) and None not in SEEDS
 
 
 # Candidates
@@ -540,8 +540,8 @@ def test_fit_parameters_go_with_their_records(records):
             return super().fit(X, y)
 
     odd_search(estimator=Weighted()).fit(X, y, sample_weight=weights)
-    # The first two fits are to invented rows.
-    assert all(seen[2:])
+    # Two fits of each of the three candidates are to invented rows.
+    assert all(seen[6:])
     seen.clear()
     with config_context(enable_metadata_routing=True):
         routed = Weighted().set_fit_request(sample_weight=True)
@@ -549,7 +549,7 @@ def test_fit_parameters_go_with_their_records(records):
         odd_search(estimator=routed).fit(X, y, sample_weight=weights)
         with pytest.raises(TypeError, match="unexpected"):
             odd_search(estimator=routed).fit(X, y, other=weights)
-    assert all(seen[2:])
+    assert all(seen[6:])
 
 
 @pytest.mark.skipif(IS_SKLEARN_1_7, reason="scores are not given what predictions need")

@@ -67,7 +67,7 @@ def make(tmp_path):
         default = PrivacyLedger(4.0, 1e-6, path=tmp_path / f"{owner}.sqlite")
         ledger = options.pop("ledger", None) or ledgers.setdefault(owner, default)
         X, group = rows or rows_of(OWNERS.index(owner), n_features)
-        path = options.pop("path", tmp_path / f"{owner}.part")
+        path = options.pop("path", tmp_path / f"{owner}-{agreement.digest[:8]}.part")
         return make_part(agreement, owner, X, group, ledger=ledger, path=path, **options)
 
     made.ledgers = ledgers

@@ -277,9 +277,11 @@ def test_what_tells_nothing_is_refused_before_the_charge():
     assert ledger.entries() == []
 
 
-def test_a_delta_that_publishes_records_is_warned_of():
-    with pytest.warns(UserWarning, match="delta of 0.1 allows to publish records"):
-        DPSinkhornGenerator(2.0, 0.1, bounds=(0, 1)).fit(NUMBERS)
+# The second is above one over the number of records, where that is public.
+@pytest.mark.parametrize("delta, relation", [(0.1, "add_remove"), (1.5 / N, "replace_one")])
+def test_a_delta_that_publishes_records_is_warned_of(delta, relation):
+    with pytest.warns(UserWarning, match=f"delta of {delta:g} allows to publish records"):
+        DPSinkhornGenerator(2.0, delta, bounds=(0, 1), neighbouring=relation).fit(NUMBERS)
 
 
 @pytest.mark.refuses_useless

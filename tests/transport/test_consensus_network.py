@@ -39,11 +39,19 @@ def test_orders_of_edges_lead_into_each_other(rng):
         ([(0, np.inf), (0, 1)], "finite"),
         ([(np.nan, 1), (0, 1)], "finite"),
         ([(0, 1)] * 3, "shape (2,) or (2, 2)"),
+        ([20, 30], "must be a tuple, or a pair for each"),
+        (([0, 0], [20, 30]), "must be pairs, with nodes of (0, 0) left out"),
     ],
 )
 def test_wrong_bounds_are_refused(bounds, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make_network(np.ones((2, 2)), bounds, (0, 1))
+
+
+@pytest.mark.parametrize("bounds", [(20, 30), [0, 30], [(0, 0), (0, 30)], [(20, 30), (0, 0)]])
+def test_bounds_of_two_nodes_are_pairs(bounds):
+    network = make_network(np.ones((2, 2)), bounds, (0, 1))
+    assert network.targets.upper.max() == 30
 
 
 def test_wrong_adjacency_is_refused():
@@ -66,7 +74,8 @@ def test_feasibility_is_that_of_the_linear_program(seed, density):
     """And the named nodes prove it: they must have more than all their neighbours may give."""
     rng = np.random.default_rng(seed)
     shape = rng.integers(1, 9, 2)
-    bounds = [np.sort(rng.integers(0, 6, (n, 2)) / 3.0, axis=1) for n in shape]
+    # Two nodes, of which the first is closed, have bounds that may be meant otherwise.
+    bounds = [np.sort(rng.integers(n == 2, 6, (n, 2)) / 3.0, axis=1) for n in shape]
     network = make_network(rng.random(shape) < density, *bounds)
     feasible = linear_optimum(network, np.zeros(network.n_edges)) is not None
     if feasible:

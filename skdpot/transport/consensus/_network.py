@@ -138,7 +138,8 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
         Every entry that is not zero is an edge. Nodes without edges are allowed.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2)
         Smallest and largest amount that a target receives, and that a source gives. One pair is
-        for all nodes of the side. All are finite and non-negative.
+        for all nodes of the side; of two nodes it is a tuple, unless the smallest is 0. All are
+        finite and non-negative.
 
     Returns
     -------
@@ -200,6 +201,7 @@ def _edges(adjacency: Any) -> sparse.csr_array:
 
 def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper bounds of a side, or raise if they are invalid."""
+    is_tuple = isinstance(bounds, tuple)
     try:
         bounds = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError):
@@ -218,6 +220,9 @@ def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarra
         (~(np.isfinite(lower) & np.isfinite(upper)), "finite"),
         (lower < 0, "non-negative"),
         (lower > upper, "given as (smallest, largest) with smallest <= largest"),
+        # Two numbers, or lists of them, may be those of two nodes instead.
+        ((lower > 0) & (bounds.size == n_nodes and not is_tuple), "a tuple, or a pair for each"),
+        ((upper == 0) & (lower[-1] > 0) & (n_nodes == 2), "pairs, with nodes of (0, 0) left out"),
     ):
         if wrong.any():
             node = int(np.flatnonzero(wrong)[0])
