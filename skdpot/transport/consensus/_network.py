@@ -160,7 +160,7 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     """
     edges = _edges(adjacency)
     # Edges are numbered in the order of the targets, and the numbers sorted by sources.
-    edges.data = np.arange(edges.nnz)
+    edges.data = np.arange(edges.nnz, dtype=np.int64)
     by_source = edges.tocsc()
     positions = np.empty_like(edges.data)
     positions[by_source.data] = edges.data
