@@ -1,8 +1,6 @@
 """Kernels of optimal transport: arrays in, arrays out; no randomness and no privacy."""
 
 from .base_measure import (
-    BaseMeasureResult,
-    SphereBaseMeasure,
     TransportConvergenceWarning,
     optimal_base_measure,
     sphere_base_measure,

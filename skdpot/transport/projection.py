@@ -144,8 +144,7 @@ def _row_exact_plan(cost, rows, weights, kernel, v, columns):
 def _single(values, size):
     """Return values in single precision, and zeros after them."""
     single = np.zeros(size, np.float32)
-    for i in range(len(values)):
-        single[i] = values[i]
+    single[: len(values)] = values.astype(np.float32)
     return single
 
 

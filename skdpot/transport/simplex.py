@@ -416,17 +416,15 @@ def _first_forest(
         amount[j] = min(max(share, smallest[j]), largest[j])
     attempt = 0
     while True:
-        fixed, lowest, highest = np.int64(0), np.int64(0), np.int64(0)
+        lowest, highest = np.int64(0), np.int64(0)
         for j in range(len(amount)):
+            lowest += smallest[j] if is_free[j] else amount[j]
             if is_free[j]:
                 amount[j] = largest[j]
-                lowest += smallest[j]
-                highest += largest[j]
-            else:
-                fixed += amount[j]
+            highest += amount[j]
         attempt += 1
         # If nothing is free, the amounts add up to the total, and any forest of them is feasible.
-        is_last = attempt > attempts or not lowest <= TOTAL_MASS - fixed <= highest
+        is_last = attempt > attempts or not lowest <= TOTAL_MASS <= highest
         if is_last:
             for j in range(len(amount)):
                 is_free[j] = False

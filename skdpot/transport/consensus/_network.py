@@ -160,7 +160,7 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     """
     edges = _edges(adjacency)
     # Edges are numbered in the order of the targets, and the numbers sorted by sources.
-    edges.data = np.arange(edges.nnz)
+    edges.data = np.arange(edges.nnz, dtype=np.int64)
     by_source = edges.tocsc()
     positions = np.empty_like(edges.data)
     positions[by_source.data] = edges.data
@@ -512,12 +512,9 @@ def _weighted_level(values, weights, mass, start):
 @part
 def level_within(values, weights, lower, upper, start):
     """Return the level with a weighted mass above it within bounds; 0 if 0 is such a level."""
-    mass = _weighted_above(values, weights, 0.0)[0]
-    if mass > upper:
-        return _weighted_level(values, weights, upper, start)
-    if mass < lower:
-        return _weighted_level(values, weights, lower, start)
-    return 0.0
+    free = _weighted_above(values, weights, 0.0)[0]
+    mass = min(max(free, lower), upper)
+    return 0.0 if mass == free else _weighted_level(values, weights, mass, start)
 
 
 @kernel

@@ -389,12 +389,9 @@ def _log_answer(values, spare, first, parameters, eta, lower, upper, start):
     scales = all_scales[first : first + len(values)]
     for k in range(len(values)):
         values[k] += eta * scales[k]
-    total, slope = _log_sum(values, weights, scales, eta, 0.0)
-    level = 0.0
-    if total > upper:
-        level = _log_level(values, weights, scales, eta, upper, start)
-    elif total < lower:
-        level = _log_level(values, weights, scales, eta, lower, start)
+    free, _ = _log_sum(values, weights, scales, eta, 0.0)
+    mass = min(max(free, lower), upper)
+    level = 0.0 if mass == free else _log_level(values, weights, scales, eta, mass, start)
     for k in range(len(values)):
         values[k] = _log_amount(values[k] - level, weights[k], scales[k], eta)[0]
     return level
