@@ -22,7 +22,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import f1_score, make_scorer
+from sklearn.metrics import f1_score, make_scorer, zero_one_loss
 from sklearn.model_selection import GroupKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -384,6 +384,9 @@ MISTAKES = {
              PEOPLE.assign(sex=0), sensitive_features=PEOPLE["sex"]
          ),
          "'sex' is in X and beside it", "drop it from X"),
+        ("labels for two attributes",
+         lambda book: private_repair(book(), sensitive_features=["sex", "city"]).fit(PEOPLE),
+         "sensitive_features are 2 columns", "declare groups as tuples"),
         ("categories of which none is a declared group",
          lambda book: private_repair(book()).fit(
              PEOPLE.assign(sex=pd.Categorical(PEOPLE["sex"].map({"f": "female", "m": "male"})))
@@ -486,6 +489,11 @@ MISTAKES = {
          "the file 'Auto' is not", "`python -m skdpot template` writes one to be filled in"),
         ("a name twice", lambda b: of_tables(b(), schema='{"age": [1], "age": [2]}').fit(TABLE),
          "schema must be JSON", "it has a name twice"),
+        ("truth values that are declared as 1 and 2",
+         lambda book: of_tables(book(), schema=SCHEMA | {"age": range(1, 3)}).fit(
+             TABLE.assign(age=TABLE["age"] > 40)
+         ),
+         "'age' has the truth values 0 and 1", "declare these"),
         ("a rule with an undeclared label",
          lambda book: of_tables(book(), rules=["age < 60 or city == 'oslo'"]).fit(TABLE),
          "has 'oslo'", "no label of 'city'"),
@@ -565,6 +573,9 @@ MISTAKES = {
         ("columns of one name",
          lambda book: search(book()).fit(pd.DataFrame(RECORDS, columns=[*"aba"]), LABELS),
          "column 'a' of X", "is there twice"),
+        ("an error that a search would make large",
+         lambda book: search(book(), scoring=make_scorer(zero_one_loss)).fit(RECORDS, LABELS),
+         "zero_one_loss is better if lower", "pass greater_is_better=False"),
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "is never above 0, as score_range", r"Choose a range such as \(-1, 0\)"),

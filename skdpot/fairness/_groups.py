@@ -120,6 +120,12 @@ def labels_of_columns(
 def _refuse_other_types(columns: list[Any], declared: Any) -> None:
     """Raise if types of attributes show that no row is in a declared group."""
     groups = [label if isinstance(label, tuple) else (label,) for label in declared]
+    # One column may hold tuples.
+    if groups and all(len(group) < len(columns) for group in groups):
+        raise ValueError(
+            f"sensitive_features are {len(columns)} columns: declare groups as tuples, with a "
+            "label of each."
+        )
     for column, labels in zip(columns, zip(*groups, strict=False), strict=False):
         refuse_other_labels(column, labels, "sensitive_features")
 

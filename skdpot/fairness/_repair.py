@@ -548,12 +548,8 @@ def warn_of_units(fitted: FairMap, codes: np.ndarray) -> None:
         return
     low, high = fitted.ranges
     beyond = (low < high) & (((codes < low) | (codes > high)).mean(axis=0) > 0.5)
-    names = [
-        column.name
-        for column, is_beyond in zip(fitted.every, beyond, strict=True)
-        if is_beyond and column.kind == NUMERIC
-    ]
-    if names:
+    beyond &= [column.kind == NUMERIC for column in fitted.every]
+    if names := [fitted.every[j].name for j in np.flatnonzero(beyond)]:
         warn_user(
             f"most numbers of {names} are beyond those of the fit, and get images like its least "
             "or largest: are they in the same unit?"

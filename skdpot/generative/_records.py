@@ -161,7 +161,7 @@ def refuse_declared(estimator: Any, by: str, *names: str) -> None:
             raise ValueError(
                 f"{name} is declared, but {by} is for records without {name}. Leave it out, or "
                 "choose another model (model='auto' chooses by the declarations: of a table, "
-                "whose target is a column, declare schema={column: ...})."
+                "whose target is a column, declare schema={column: ...}, or use schema_from)."
             )
 
 

@@ -606,6 +606,9 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     unbounded = "positive_likelihood_ratio", "mutual_info_score"
     # Scorers of scikit-learn know whether they turn the sign of an error.
     is_loss = str(scoring).startswith("neg_") or getattr(scoring, "_sign", 1) < 0
+    name = getattr(getattr(scoring, "_score_func", None), "__name__", "")
+    if name.endswith(("error", "loss", "deviance")) and not is_loss:
+        raise ValueError(f"{name} is better if lower: pass greater_is_better=False to make_scorer.")
     highest = 0 if is_loss else 1
     if (known or is_loss) and judge not in unbounded and high - highest > highest - low:
         raise ValueError(

@@ -109,6 +109,9 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
                 # decides, also where all values are missing.
                 held = "biufO" if column.unit is None else "MUO"
                 are_valid = table.kind(position) in held
+                if table.kind(position) == "b" and not column.low <= 0 < column.high:
+                    are_valid = False
+                    wrong = f"column {column.name!r} has the truth values 0 and 1: declare these"
             elif not are_valid:
                 # Such a column causes no further complaint.
                 read = np.full(len(table), column.low)
