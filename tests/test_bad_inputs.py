@@ -979,6 +979,9 @@ TOLD = {
     "most numbers of \\['income'\\] are beyond those of the fit": lambda: (
         repair().fit(PEOPLE).transform(PEOPLE.assign(income=1000 * PEOPLE["income"]))
     ),
+    r"noise hides the features \[0\], whose bounds are narrower": lambda: distance(
+        None, bounds=([0, 0], [80, 1e6]), metric="euclidean", random_state=0
+    ).fit(np.tile(X, (20, 1)), [*GROUP] * 20),
     "is charged to no ledger: give the estimator one": lambda: search(
         PrivacyLedger(9.0),
         estimator=DPSinkhornGenerator(1.0, schema={"a": range(9), "b": range(3)}),

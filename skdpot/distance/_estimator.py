@@ -23,6 +23,7 @@ from skdpot._base import (
     make_bar,
     validate_private_data,
     warn_of_variants,
+    warn_user,
 )
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
@@ -624,6 +625,14 @@ class PrivateSinkhornDistance(BaseTransportDistance):
             # The filler is public, and within the bounds of every cost.
             release = CostsRelease(settings, groups, space.middle, self.epsilon, self.delta)
             settings.check_tolerance(release.tolerances.min(), groups.max_pair())
+            if isinstance(space, BoxSpace) and isinstance(self.metric, str):
+                most = (space.high - space.low) ** (2 if self.metric == "sqeuclidean" else 1)
+                hidden = most < release.standard_errors.min()
+                if hidden.any() and not hidden.all():
+                    warn_user(
+                        f"noise hides the features {np.flatnonzero(hidden).tolist()}, whose bounds "
+                        "are narrower than others': scale all to one width, as (X - low) / width."
+                    )
             return release
         if self.schema is not None:
             raise ValueError(

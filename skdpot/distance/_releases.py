@@ -275,10 +275,10 @@ class CostsRelease(NoisyRelease):
             # reaches so far.
             largest=float((settings.cost_range / self.sensitivities).max()),
         )
+        self.standard_errors = self.sensitivities * self._noise.standard_deviation
 
     def expected_errors(self, n_records):
-        errors = self.sensitivities * self._noise.standard_deviation
-        return self.groups.cost_errors(errors, self.settings.cost_range)
+        return self.groups.cost_errors(self.standard_errors, self.settings.cost_range)
 
     def run(self, X, source):
         # Filled up before any cost is computed: nothing after this depends on a private size.
@@ -288,7 +288,7 @@ class CostsRelease(NoisyRelease):
         return Released(
             # Scaling and shifting by public numbers is post-processing.
             costs=self.settings.offset + self.sensitivities * released,
-            standard_errors=self.sensitivities * self._noise.standard_deviation,
+            standard_errors=self.standard_errors,
             half_widths=self.sensitivities * self._noise.half_width,
         )
 

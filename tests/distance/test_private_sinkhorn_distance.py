@@ -180,6 +180,7 @@ def test_columns_with_other_names_are_refused(frame, names):
 # -----
 
 
+@pytest.mark.filterwarnings("ignore:noise hides the features")
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("labels", [{}, PRIVATE])
 @pytest.mark.parametrize("question", [{}, {"reg": 0.1, "divergence": "sinkhorn"}])
