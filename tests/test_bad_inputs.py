@@ -979,6 +979,9 @@ TOLD = {
     "most numbers of \\['income'\\] are beyond those of the fit": lambda: (
         repair().fit(PEOPLE).transform(PEOPLE.assign(income=1000 * PEOPLE["income"]))
     ),
+    "divergence='sinkhorn' of metric='euclidean' is far too small": lambda: distance(
+        None, epsilon=50.0, metric="euclidean", reg=0.1, divergence="sinkhorn", random_state=0
+    ).fit(X, GROUP),
     r"noise hides the features \[0\], whose bounds are narrower": lambda: distance(
         None, bounds=([0, 0], [80, 1e6]), metric="euclidean", random_state=0
     ).fit(np.tile(X, (20, 1)), [*GROUP] * 20),

@@ -616,6 +616,13 @@ class PrivateSinkhornDistance(BaseTransportDistance):
                 "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
                 "Use divergence='ot' for reg=0."
             )
+        is_plain = self.metric in ("euclidean", "cityblock", "chebyshev")
+        is_biased = is_plain and settings.reg > 0.005 * settings.cost_range
+        if settings.divergence == "sinkhorn" and is_biased:
+            warn_user(
+                f"divergence='sinkhorn' of metric={self.metric!r} is far too small at such a reg: "
+                "use reg=0 and divergence='ot', or metric='sqeuclidean'."
+            )
         if settings.divergence == "ot" and settings.reg > settings.cost_range:
             raise ValueError(
                 f"reg={settings.reg:g} is above the range of the costs, {settings.cost_range:g}, "

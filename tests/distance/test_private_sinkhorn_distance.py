@@ -57,6 +57,7 @@ def test_entropic_cost_is_that_of_pot_and_of_the_oracle(n_features, reg):
     assert found == pytest.approx(np.sum(plan * cost) + reg * penalty, abs=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:divergence='sinkhorn' of metric")
 @pytest.mark.parametrize("metric", ["sqeuclidean", "chebyshev"])
 def test_debiased_divergence(metric):
     X, y = make_groups(7, 9)
