@@ -83,7 +83,8 @@ def draw_odd_network(rng):
     adjacency = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0])
     bounds = []
     for n in shape:
-        upper = rng.integers(0, 4, n)
+        # Two nodes, of which the first is closed, have bounds that may be meant otherwise.
+        upper = rng.integers(n == 2, 4, n)
         lower = rng.integers(0, 4, n) * (rng.random(n) < rng.choice([0.0, 0.2, 0.5]))
         bounds.append(np.c_[np.minimum(lower, upper), upper])
     return make_network(adjacency, *bounds)
