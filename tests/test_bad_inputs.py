@@ -1152,6 +1152,7 @@ LIKE_NUMBERS = np.linspace(0, 1, N_SEEN)
 LIKE_NORMAL = np.random.default_rng(1).normal(size=(N_SEEN, 2))
 LIKE_AGES = np.clip(np.random.default_rng(2).normal(50, 10, N_SEEN), 18, 90)
 # A fifth of the pixels is not black, as of MNIST.
+LIKE_PHOTOS = np.random.default_rng(3).uniform(30, 255, (N_SEEN, 64))
 LIKE_DIGITS = np.random.default_rng(3).uniform(-4, 1, (N_SEEN, 64)).clip(0)
 LIKE_SCORES = np.random.default_rng(6).integers(1, 6, (12, 3)).astype(float)
 SIDES_SEEN = np.resize(["a", "b"], N_SEEN)
@@ -1208,6 +1209,7 @@ BOUNDS_SEEN = {
     "bands of a target": (partial(released_bands, LIKE_AGES), (0.0, 120.0), (0.0, 1e4)),
     "vectors": (partial(released_vectors, LIKE_NORMAL), (-5, 5), (-1e6, 1e6)),
     "images": (partial(released_vectors, LIKE_DIGITS, image_shape=(8, 8)), (0, 1), (0, 255)),
+    "bright images": (partial(released_vectors, LIKE_PHOTOS, image_shape=(8, 8)), (0, 255), (0, 1)),
     "predictions": (partial(released_predictions, LIKE_NUMBERS), (0, 1), (0, 1000)),
     "rows": (partial(released_rows, LIKE_AGES), (0, 120), (0, 1e8)),
     "rows on a grid": (AGES_ON_GRID, (0, 120), (0, 120_000)),

@@ -255,18 +255,22 @@ class VectorReleases(SketchSeries):
         return self._fitted(encoder, size, rows.own, released, noise)
 
     def _warn_of_spread(self, means: np.ndarray, rows: "PrivateVectors") -> None:
-        """Warn if most released distances of records from their mean are tiny, and it is near 0.
+        """Warn if most released distances of records from their mean are tiny, and it is misplaced.
 
-        Constant records elsewhere are well declared. Vectors that are 0 in nine of ten places may
-        be as near to each other as a thousandth of the bounds, and images are not.
+        That is near 0, or with all features at one end of the bounds, which clips values. Constant
+        records elsewhere are well declared. Vectors that are 0 in nine of ten places may be as near
+        to each other as a thousandth of the bounds, and images are not.
         """
         records = self.space.records(rows.encoder.decode(means * rows.encoder.max_norm))
-        near_zero = (np.abs(records) < np.abs(self.space.box).max(axis=0) / 8).all()
+        box = np.array(self.space.box)
+        near = [np.abs(records) < np.abs(box).max(axis=0) / 8]
+        near += [np.abs(records - end) < np.ptp(box, axis=0) / 8 for end in box]
         counts, deviation = rows.released_norms
         # Four bins are a factor of two.
         octaves = 6 if rows.encoder.for_images else 10
         tiny, others = (part.sum() for part in np.split(counts, [-4 * octaves], axis=1))
-        if self.budget.epsilon is not None and near_zero and others < 0.2 * tiny:
+        is_misplaced = any(each.all() for each in near)
+        if self.budget.epsilon is not None and is_misplaced and others < 0.2 * tiny:
             ends, counted = np.array([0.0, 0.5**octaves, 1.0]), np.array([tiny, 0.0])
             name, noise = "distances from the mean", deviation * math.sqrt(len(counts))
             warn_of_bounds([(f"{name}, by bounds,", ends[:-1], ends[1:], counted, 2.0 * noise)])

@@ -150,7 +150,13 @@ def make_part(
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))
-    label = f"{plan.label}, part of {owner} for {agreement.digest[:16]}"
+    which = f"for {agreement.digest[:16]}"
+    label = f"{plan.label}, part of {owner} {which}"
+    if any(one.label.endswith(which) and not one.label.endswith(label) for one in ledger.entries()):
+        raise ValueError(
+            "nothing was charged: the ledger holds the part of another owner of this agreement, "
+            "and each has people, and a ledger, of her own."
+        )
     plan = replace(plan, label=label, n_records=agreement.n_records)
     plan.refuse_useless(None)
     key = _key_of(ledger)

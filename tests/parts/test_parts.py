@@ -152,6 +152,15 @@ def test_another_part_has_other_noise_and_is_charged_whether_or_not_rows_changed
     assert len(ledger.entries()) == 2
 
 
+def test_a_ledger_is_for_one_owner(make):
+    agreement, ledger = agreed(epsilon=1.0), PrivacyLedger(4.0, 4e-6)
+    with allow_useless_releases():
+        make(agreement, ledger=ledger)
+        with pytest.raises(ValueError, match="nothing was charged: .* part of another owner"):
+            make(agreement, "south", ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
 def test_without_its_key_no_part_is_made_again(make):
     agreement = agreed()
     make(agreement)
