@@ -435,9 +435,8 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
     It moves the predictions of a regressor to the Wasserstein barycenter of their distributions in
     the groups. Then predictions have the same distribution in all groups (strong demographic
     parity) as far as the rows of `fit` show it, and keep their order within each group. If the
-    regressor is right, no other
-    predictions with this property have a smaller mean squared error. For the probabilities of a
-    classifier, use :class:`FairBarycenterClassifier`.
+    regressor is right, no other predictions with this property have a smaller mean squared error.
+    For the probabilities of a classifier, use :class:`FairBarycenterClassifier`.
 
     **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
     With epsilon, every record of one call of :meth:`fit`, with its group: it may be replaced by any

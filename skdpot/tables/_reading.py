@@ -118,7 +118,7 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
             problems += [] if are_valid else [wrong]
         else:
             read = _frames.labels_in(table.column(position))
-            listed = getattr(table.dtype(position), "categories", None)
+            listed = _listed_in(table.series(position))
             problems += column.type_problems(table.kind(position), listed)
         values.append(read)
     return values, problems
@@ -279,9 +279,13 @@ def _columns_with_missing(table: _frames.Table) -> str:
 def refuse_other_labels(labels: Any, declared: Iterable, name: str | int) -> None:
     """Raise if private labels have a type that none of the declared ones has; no value raises."""
     column = Column(name, NOMINAL, values=tuple(declared))
+    _refuse(column.type_problems(_frames.kind_of(labels), _listed_in(labels)))
+
+
+def _listed_in(labels: Any) -> Any:
+    """Return the list of categories that a column's type has, or None."""
     own = labels.to_native() if hasattr(labels, "to_native") else labels
-    listed = getattr(getattr(own, "dtype", None), "categories", None)
-    _refuse(column.type_problems(_frames.kind_of(labels), listed))
+    return getattr(getattr(own, "dtype", None), "categories", None)
 
 
 def read_numbers(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
