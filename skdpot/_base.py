@@ -428,10 +428,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             if len(set(names)) < len(names):
                 raise ValueError(f"column {max(names, key=names.count)!r} of X is there twice.")
             # A column of labels would be a feature that tells them. What is made of a column keeps
-            # its name, but bands have another type; targets of regressors need not.
+            # its name, but bands have another type; targets of regressors need not. So have codes
+            # of the labels, of which a private repair cannot warn.
             own = getattr(beside, "name", None)
             pair = (beside, X[own]) if isinstance(own, str) and own in names else ()
-            if len({getattr(each, "dtype", None) for each in pair}) == 1 and not is_regressor(self):
+            any_type = self.epsilon is not None and hasattr(self, "repair")
+            is_same = any_type or len({getattr(each, "dtype", None) for each in pair}) == 1
+            if pair and is_same and not is_regressor(self):
                 raise ValueError(
                     f"column {own!r} is in X and beside it: drop it from X, or rename it."
                 )

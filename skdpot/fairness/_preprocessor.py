@@ -431,9 +431,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
         warn_of_units(fitted, codes)
-        values = self._moved(fitted, table, codes, groups)
+        moved = self._moved(fitted, codes, groups)
         container = output_container(self).replace("default", "array")
-        return _rows_as(container, table, fitted.every, values, self.get_feature_names_out())
+        return _rows_as(container, table, fitted.every, codes, moved, self.get_feature_names_out())
 
     @np.errstate(all="ignore")
     def repair(self, X, y, *, sensitive_features=None):
@@ -489,10 +489,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         every, columns = [*rows.every, label], [*rows.columns, label]
         rows = replace(rows, every=every, columns=columns, codes=joint, certified=False)
         fitted = open_repair(self, rows)
-        values = self._moved(fitted, rows.table, joint, fitted.groups.codes, y)
-        table, names = rows.table, [rows.table.names[c.position] for c in every[:-1]]
-        moved = _rows_as(table.container, table, every[:-1], values[:-1], names)
-        return moved, values[-1].astype(y.dtype)
+        moved = self._moved(fitted, joint, fitted.groups.codes)
+        table, names = rows.table, [column.name for column in rows.every[:-1]]
+        X_moved = _rows_as(table.container, table, every[:-1], joint, moved, names)
+        y_moved = moved[:, -1]
+        if label.labels is not None:
+            y_moved = label.labels[y_moved.astype(np.intp)]
+        return X_moved, y_moved.astype(y.dtype)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns that `transform` returns.
@@ -566,18 +569,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     def _read(self, X, sensitive_features, fitted=None) -> tuple[Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
         table = Table(X if self.epsilon is None else in_cells(X))
-        new = fitted is None
         if table.container != "array":
-            validate_data(self, X, skip_check_array=True, reset=new)
+            validate_data(self, X, skip_check_array=True, reset=fitted is None)
         else:
             # Missing values are for the policy `missing`, and private values raise nothing.
             first = "X is sparse: repair the table before an encoder, or pass X.toarray()."
-            options = {"dtype": None, "ensure_all_finite": False, "ensure_min_samples": 0}
-            instead: dict[str, Any] = {"instead": {"Sparse data was passed": first}, "reset": new}
-            table.X = validate_private_data(self, table.X, **options | instead)
-        own = getattr(sensitive_features, "name", None)
-        if self.epsilon is not None and own is not None and own in table.names:
-            raise ValueError(f"column {own!r} is in X and beside it: drop it from X.")
+            options: dict[str, Any] = {
+                "dtype": None,
+                "ensure_all_finite": False,
+                "ensure_min_samples": 0,
+            }
+            options |= {"instead": {"Sparse data was passed": first}, "reset": fitted is None}
+            table.X = validate_private_data(self, table.X, **options)
         labels, kept = split_attribute(self, table, sensitive_features, fitted)
         if not len(kept):
             raise ValueError(
@@ -678,8 +681,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "rows."
             )
 
-    def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:
-        """Return partly moved rows, as columns in the user's terms."""
+    def _moved(self, fitted: FairMap, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return the codes of rows that are moved a part of the way to their images."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes)
         images = fitted.images(codes, groups, keys, self.n_jobs)
@@ -688,10 +691,23 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             moved, level = moved & (drawn < level), 1.0
             # All of a row or nothing of it, so that the group has a mixture of two distributions.
             images = np.where(moved[:, None], images, codes)
-        blended = blend(fitted.every, codes, images, moved, drawn, level)
-        for column in fitted.computed:
-            blended[:, column.position] = column.updated(blended, codes)
-        return labelled(fitted.every, table, y, codes, blended)
+        # Of these rows all categories are those of the image.
+        jumping, blended = moved & (drawn < level), codes.copy()
+        for j, column in enumerate(fitted.every):
+            start, end = codes[:, j], images[:, j]
+            between = end if level == 1 else (1 - level) * start + level * end
+            if column.kind == NUMERIC:
+                # Nothing is between a number and a missing value.
+                jumps = np.isnan(start) != np.isnan(end)
+                blended[:, j] = np.where(jumps, np.where(jumping, end, start), between)
+                continue
+            # Levels stop in between, and other labels jump at random.
+            jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
+            taken = np.where(jumps, jumping, moved & (level > 0))
+            blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
+        for computed in fitted.computed:
+            blended[:, computed.position] = computed.updated(blended, codes)
+        return blended
 
 
 def warn_of_labels(columns: list[Column], n_rows: int) -> None:
@@ -712,58 +728,24 @@ def warn_of_labels(columns: list[Column], n_rows: int) -> None:
             )
 
 
-def blend(
+def _rows_as(
+    container: str,
+    table: Table,
     columns: list[Column],
     codes: np.ndarray,
-    images: np.ndarray,
     moved: np.ndarray,
-    uniforms: np.ndarray,
-    level: float,
-) -> np.ndarray:
-    """Return the codes of rows moved part of the way to their images.
-
-    `moved` tells which rows are moved at all; among these, rows with one of `uniforms` below
-    `level` get all categories of their images.
-    """
-    drawn, blended = moved & (uniforms < level), codes.copy()
-    for j, column in enumerate(columns):
-        start, end = codes[:, j], images[:, j]
-        between = end if level == 1 else (1 - level) * start + level * end
-        if column.kind == NUMERIC:
-            # Nothing is between a number and a missing value.
-            jumps = np.isnan(start) != np.isnan(end)
-            blended[:, j] = np.where(jumps, np.where(drawn, end, start), between)
-            continue
-        # Levels stop in between, and other labels jump at random.
-        jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
-        taken = np.where(jumps, drawn, moved & (level > 0))
-        blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
-    return blended
-
-
-def labelled(
-    columns: list[Column], table: Table, y: Any, codes: np.ndarray, blended: np.ndarray
-) -> list[np.ndarray]:
-    """Return rows as columns in the user's terms.
-
-    A label stays what it is where its code does, also an unknown one: that of the table, or of `y`,
-    which is no column of it.
-    """
-    found = []
-    for column, start, end in zip(columns, codes.T, blended.T, strict=True):
-        if column.kind == NUMERIC:
-            found.append(end)
-            continue
-        labels = objects(y) if column.position is None else table.labels(column.position).copy()
-        changed = start != end
-        labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
-        found.append(labels)
-    return found
-
-
-def _rows_as(
-    container: str, table: Table, every: list[Column], values: list[np.ndarray], names: Any
+    names: Any,
 ) -> Any:
-    """Return repaired columns; numbers have the types of the table, and labels those of the fit."""
-    dtypes = [column.dtype or table.dtype(column.position) for column in every]
+    """Return the rows of a table with moved codes; labels and numbers have the types of the fit.
+
+    A label stays what it is in the table where its code does, also an unknown one.
+    """
+    values = []
+    for column, start, end in zip(columns, codes.T, moved.T, strict=False):
+        if column.kind != NUMERIC:
+            labels, changed = table.labels(column.position).copy(), start != end
+            labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
+            end = labels
+        values.append(end)
+    dtypes = [column.dtype or table.dtype(column.position) for column in columns]
     return make_table(container, names, values, dtypes, getattr(table.X, "index", None))
