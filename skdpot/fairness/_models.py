@@ -262,10 +262,6 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
     def _check_estimator(self) -> None:
         """Raise if the estimator is not of the kind whose predictions are made fair."""
 
-    def _read_targets(self, y):
-        """Return the targets of a fit without epsilon, or raise."""
-        return public_labels(y, "leave out these rows.")
-
     def _read(self, X, sensitive_features, fitted=None):
         """Return the columns that the estimator sees, and the label of each row."""
         table = Table(X if self.epsilon is None else in_cells(X))
@@ -296,7 +292,9 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             if not n_records:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             return replace(declared, X=X, labels=labels, n_records=n_records)
-        y = self._read_targets(y)
+        y = public_labels(y, "leave out these rows.")
+        if is_classifier(self):
+            refuse_other_classes(y, self._estimator)
         # Wrong weights raise before anything is computed.
         return PredictionRows(X, labels, read_groups(self, labels), len(y), y, params)
 
@@ -952,19 +950,19 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
                 "takes regressors."
             )
 
-    def _read_targets(self, y):
-        y = super()._read_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if kind != "binary":
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {kind}. Of "
-                "several classes, sklearn.multiclass.OneVsRestClassifier makes two; "
-                "FairBarycenterRegressor takes numbers."
-            )
-        # A frozen model has learned its classes from other rows.
-        if len(np.unique(y)) < 2 and not isinstance(self._estimator, FrozenEstimator):
-            raise ValueError("y has one class, and a classifier needs two.")
-        return y
+
+def refuse_other_classes(y: np.ndarray, estimator: Any) -> None:
+    """Raise if targets are not of two classes."""
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}. Of "
+            "several classes, sklearn.multiclass.OneVsRestClassifier makes two; "
+            "FairBarycenterRegressor takes numbers."
+        )
+    # A frozen model has learned its classes from other rows.
+    if len(np.unique(y)) < 2 and not isinstance(estimator, FrozenEstimator):
+        raise ValueError("y has one class, and a classifier needs two.")
 
 
 def private_counts(fair: FairModel, rows: PredictionRows, edges: np.ndarray) -> np.ndarray:

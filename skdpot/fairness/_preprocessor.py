@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from skdpot import tables
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
 from skdpot.fairness._computed import find_computed, read_computed
@@ -41,19 +42,6 @@ from skdpot.fairness._repair import (
 from skdpot.fairness._supports import BLEND_DRAW, FreeSupport, SupportMap, row_keys, uniforms
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import refuse_derived, refuse_other_rows
-from skdpot.tables import (
-    NOMINAL,
-    NUMERIC,
-    ORDINAL,
-    Column,
-    Table,
-    find_columns,
-    make_table,
-    number_in_file,
-    objects,
-    public_labels,
-    read_numbers,
-)
 from skdpot.transport import load_compiler, load_solver
 
 
@@ -427,7 +415,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self._fitted
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
         missing = self._missing(not isinstance(fitted.transport, SupportMap))
-        codes = read_numbers(table, fitted.every, missing)
+        codes = tables.read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
         warn_of_units(fitted, codes)
@@ -478,12 +466,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         rows = clone(self)._validate(X, sensitive_features)
         check_consistent_length(rows.codes, y)
         # A column vector is one label for each row; more than one column is refused.
-        y = public_labels(y, "leave out these rows.")
+        y = tables.public_labels(y, "leave out these rows.")
         if type_of_target(y, input_name="y").startswith("continuous"):
-            label, numbers = Column("y", NUMERIC), y.astype(np.float64)
+            label, numbers = tables.Column("y", tables.NUMERIC), y.astype(np.float64)
         else:
             classes, numbers = np.unique(y, return_inverse=True)
-            label = Column("y", NOMINAL, values=tuple(classes.tolist()))
+            label = tables.Column("y", tables.NOMINAL, values=tuple(classes.tolist()))
         # The label is one more column, and gets its place in the joint distribution.
         joint = np.column_stack([rows.codes, numbers])
         every, columns = [*rows.every, label], [*rows.columns, label]
@@ -566,9 +554,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         beside = np.empty(0, dtype=object) if self.sensitive_features is None else None
         return self._rows(*self._read(columns, beside), n_records)
 
-    def _read(self, X, sensitive_features, fitted=None) -> tuple[Table, np.ndarray, np.ndarray]:
+    def _read(self, X, beside, fitted=None) -> tuple[tables.Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
-        table = Table(X if self.epsilon is None else in_cells(X))
+        table = tables.Table(X if self.epsilon is None else in_cells(X))
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=fitted is None)
         else:
@@ -581,7 +569,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             }
             options |= {"instead": {"Sparse data was passed": first}, "reset": fitted is None}
             table.X = validate_private_data(self, table.X, **options)
-        labels, kept = split_attribute(self, table, sensitive_features, fitted)
+        labels, kept = split_attribute(self, table, beside, fitted)
         if not len(kept):
             raise ValueError(
                 f"X has {table.X.shape[1]} feature(s), and none is left besides the sensitive "
@@ -590,11 +578,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return table, labels, kept
 
     def _rows(
-        self, table: Table, labels: np.ndarray, kept: np.ndarray, n_records: int
+        self, table: tables.Table, labels: np.ndarray, kept: np.ndarray, n_records: int
     ) -> RepairRows:
         """Return the rows of a fit, and the public facts about their repair; or raise."""
         private = self.epsilon is not None
-        every = find_columns(
+        every = tables.find_columns(
             table, kept, self.categorical_features, self.categories, self._missing(True)
         )
         if self.categorical_features is None and not (private or self.categories):
@@ -613,7 +601,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         method = self._method(partial(automatic_method, self, columns, n_records, groups))
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
-        codes = None if private else read_numbers(table, every, self._missing(is_conditional))
+        codes = (
+            None if private else tables.read_numbers(table, every, self._missing(is_conditional))
+        )
         if codes is not None and self.computed is None:
             not_moved = positions_of(self.conditional_on, every)
             computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
@@ -696,13 +686,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         for j, column in enumerate(fitted.every):
             start, end = codes[:, j], images[:, j]
             between = end if level == 1 else (1 - level) * start + level * end
-            if column.kind == NUMERIC:
+            if column.kind == tables.NUMERIC:
                 # Nothing is between a number and a missing value.
                 jumps = np.isnan(start) != np.isnan(end)
                 blended[:, j] = np.where(jumps, np.where(jumping, end, start), between)
                 continue
             # Levels stop in between, and other labels jump at random.
-            jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
+            jumps = (start < 0) | (end < 0) | (column.kind != tables.ORDINAL)
             taken = np.where(jumps, jumping, moved & (level > 0))
             blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
         for computed in fitted.computed:
@@ -710,11 +700,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return blended
 
 
-def warn_of_labels(columns: list[Column], n_rows: int) -> None:
+def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
     """Warn of columns of text that are identifiers, or numbers with decimals or many of them."""
     for column in columns:
         words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
-        numbers = [number_in_file(word.replace(",", "")) for word in words]
+        numbers = [tables.number_in_file(word.replace(",", "")) for word in words]
         are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
         if not are_codes and all(isinstance(number, float) for number in numbers):
             warn_user(
@@ -730,8 +720,8 @@ def warn_of_labels(columns: list[Column], n_rows: int) -> None:
 
 def _rows_as(
     container: str,
-    table: Table,
-    columns: list[Column],
+    table: tables.Table,
+    columns: list[tables.Column],
     codes: np.ndarray,
     moved: np.ndarray,
     names: Any,
@@ -742,10 +732,10 @@ def _rows_as(
     """
     values = []
     for column, start, end in zip(columns, codes.T, moved.T, strict=False):
-        if column.kind != NUMERIC:
+        if column.kind != tables.NUMERIC:
             labels, changed = table.labels(column.position).copy(), start != end
-            labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
+            labels[changed] = tables.objects([*column.values, None])[end[changed].astype(np.intp)]
             end = labels
         values.append(end)
     dtypes = [column.dtype or table.dtype(column.position) for column in columns]
-    return make_table(container, names, values, dtypes, getattr(table.X, "index", None))
+    return tables.make_table(container, names, values, dtypes, getattr(table.X, "index", None))

@@ -12,6 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from skdpot import tables
 from skdpot._base import (
     make_bar,
     refuse_bounds_in_other_order,
@@ -50,19 +51,6 @@ from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
-from skdpot.tables import (
-    NOMINAL,
-    NUMERIC,
-    Column,
-    Table,
-    TableSchema,
-    check_bounds,
-    column_index,
-    objects,
-    private_numbers,
-    read_schema,
-    refuse_other_labels,
-)
 from skdpot.transport import exact_transport
 
 if TYPE_CHECKING:
@@ -104,9 +92,9 @@ class RepairRows:
         Whether rows are held out for a certificate; never of a fit with epsilon.
     """
 
-    every: list[Column]
+    every: list[tables.Column]
     computed: tuple[ComputedColumn, ...]
-    columns: list[Column]
+    columns: list[tables.Column]
     method: Any
     fixed: tuple[int, ...]
     groups: Any
@@ -137,7 +125,7 @@ class BlurredColumn:
     """
 
     position: int
-    column: Column
+    column: tables.Column
     starts: np.ndarray
     stops: np.ndarray
     shares: np.ndarray
@@ -193,7 +181,7 @@ class FairMap:
         The least and the largest number of each column, of a fit without privacy.
     """
 
-    every: list[Column]
+    every: list[tables.Column]
     computed: tuple[ComputedColumn, ...]
     groups: Groups
     weights: np.ndarray
@@ -228,14 +216,14 @@ class FairMap:
         return images
 
 
-def not_computed(every: list[Column], computed: tuple[ComputedColumn, ...]) -> list[int]:
+def not_computed(every: list[tables.Column], computed: tuple[ComputedColumn, ...]) -> list[int]:
     """Return the places of the columns that are not computed, or of which gaps are moved."""
     places = {column.position for column in computed if not column.has_gaps}
     return [j for j in range(len(every)) if j not in places]
 
 
 def to_be_moved(
-    codes: np.ndarray, every: list[Column], computed: tuple[ComputedColumn, ...]
+    codes: np.ndarray, every: list[tables.Column], computed: tuple[ComputedColumn, ...]
 ) -> np.ndarray:
     """Return the codes of columns that are not computed, and of gaps: 0 where there is none."""
     codes = codes.copy()
@@ -259,7 +247,7 @@ def redrawn(
 
 
 def automatic_method(
-    fair: Any, columns: list[Column], n_records: int, groups: Groups | None
+    fair: Any, columns: list[tables.Column], n_records: int, groups: Groups | None
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -271,7 +259,7 @@ def automatic_method(
     most_columns, smallest = 3, 0.25
     few = len(columns) <= most_columns
     if fair.epsilon is None or groups is None:
-        takes_support = few and all(column.kind == NUMERIC for column in columns)
+        takes_support = few and all(column.kind == tables.NUMERIC for column in columns)
     elif few and fair.delta and has_grid(layout := in_own_units(columns).layout):
         n_groups = len(groups.names)
         release = HistogramRelease(layout, n_groups, n_records, fair.epsilon, fair.delta)
@@ -281,12 +269,12 @@ def automatic_method(
     return FreeSupport() if takes_support else ConditionalRepair()
 
 
-def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
+def positions_of(named: Any, columns: list[tables.Column]) -> tuple[int, ...]:
     """Return the positions of columns, given by names or positions in X; or raise."""
     if named is None:
         return ()
     names = [named] if np.ndim(named) == 0 else list(named)
-    found = [column_index(name, columns) for name in names]
+    found = [tables.column_index(name, columns) for name in names]
     if None in found:
         unknown, known = names[found.index(None)], [column.name for column in columns]
         raise ValueError(f"conditional_on names {unknown!r}; the repaired columns are {known}.")
@@ -295,12 +283,12 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     return tuple(sorted({place for place in found if place is not None}))
 
 
-def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
+def read_bounds(bounds: Any, columns: list[tables.Column]) -> list[tables.Column]:
     """Return the columns of a private fit, with the bounds of numbers; or raise and name columns.
 
     Numbers whose bounds are a range are integers.
     """
-    numeric = [column for column in columns if column.kind == NUMERIC]
+    numeric = [column for column in columns if column.kind == tables.NUMERIC]
     names = [column.name for column in numeric]
     or_categories = (
         "For columns of text or categories, declare categories={column: [labels]} instead."
@@ -308,7 +296,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
     pairs: dict[int, range | tuple[float, float]] = {}
     if isinstance(bounds, dict):
         for key, pair in bounds.items():
-            place = column_index(key, numeric)
+            place = tables.column_index(key, numeric)
             if place is None:
                 raise ValueError(
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
@@ -316,7 +304,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
                 )
             is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
             ends = (pair[0], pair[-1]) if is_range else pair
-            low, high = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+            low, high = tables.check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
             pairs[place] = pair if is_range else (low.item(), high.item())
         unbounded = [name for place, name in enumerate(names) if place not in pairs]
         if unbounded:
@@ -327,7 +315,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
     elif numeric:
         refuse_bounds_in_other_order(bounds, names)
         try:
-            low, high = check_bounds(bounds, len(numeric), _WHY_BOUNDS)
+            low, high = tables.check_bounds(bounds, len(numeric), _WHY_BOUNDS)
         except ValueError as error:
             raise ValueError(
                 f"{error} A dict gives bounds by column. The columns without categories are, in "
@@ -336,7 +324,7 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
         pairs = dict(enumerate(zip(low.tolist(), high.tolist(), strict=True)))
     bounded = {}
     for place, column in enumerate(numeric):
-        declared = read_schema({str(column.name): pairs[place]}).columns[0]
+        declared = tables.read_schema({str(column.name): pairs[place]}).columns[0]
         bounded[column.position] = replace(declared, name=column.name, position=column.position)
     return [bounded.get(column.position, column) for column in columns]
 
@@ -364,14 +352,14 @@ def in_cells(X: Any) -> Any:
     widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in rows}
     if len(widths) != 1 or -1 in widths:
         return X
-    return objects([cell for row in rows for cell in row]).reshape(len(rows), *widths)
+    return tables.objects([cell for row in rows for cell in row]).reshape(len(rows), *widths)
 
 
-def refuse_types(table: Table, columns: list[Column]) -> None:
+def refuse_types(table: tables.Table, columns: list[tables.Column]) -> None:
     """Raise if the type of a column shows that it holds no declared value; no value is read."""
     for column in columns:
-        if column.kind != NUMERIC:
-            refuse_other_labels(table.series(column.position), column.values, column.name)
+        if column.kind != tables.NUMERIC:
+            tables.refuse_other_labels(table.series(column.position), column.values, column.name)
         # Kinds of NumPy: text of three forms, periods, dates, durations, complex numbers.
         elif table.kind(column.position) in "USTVMmc":
             raise ValueError(
@@ -388,7 +376,7 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
     """
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     with silence():
-        points = space.raw(private_numbers(rows.table, column) for column in rows.columns)
+        points = space.raw(tables.private_numbers(rows.table, column) for column in rows.columns)
         # In place, through a view of the numbers and ranks.
         ranked = points[:, : len(low)]
         ranked[:] = (np.clip(ranked, low, high) - low) / (high - low)
@@ -396,13 +384,13 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
         return np.nan_to_num(points), np.where(np.isnan(points).any(axis=1), -1, codes)
 
 
-def private_codes(rows: RepairRows, schema: TableSchema) -> np.ndarray:
+def private_codes(rows: RepairRows, schema: tables.TableSchema) -> np.ndarray:
     """Return the private rows of which all is declared and known, as codes, last the group."""
     codes = np.empty((len(rows.table), len(schema.columns)), dtype=np.int64, order="F")
     with silence():
         for j, column in enumerate(rows.columns):
-            read = private_numbers(rows.table, column)
-            codes[:, j] = schema.columns[j].codes(read) if column.kind == NUMERIC else read
+            read = tables.private_numbers(rows.table, column)
+            codes[:, j] = schema.columns[j].codes(read) if column.kind == tables.NUMERIC else read
         codes[:, -1] = rows.groups.find(rows.labels)
         # A sketch counts whole rows: what is unknown in one column has no place in the pairs.
         return codes[(codes >= 0).all(axis=1)]
@@ -428,8 +416,8 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
-        target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
-        schema = TableSchema((*rows.columns, target), len(rows.columns))
+        target = tables.Column("group", tables.NOMINAL, values=tuple(rows.groups.names.tolist()))
+        schema = tables.TableSchema((*rows.columns, target), len(rows.columns))
         progress = partial(progress_of, fair)
 
         def made(n_records: int, epsilon: float) -> Any:
@@ -548,7 +536,7 @@ def warn_of_units(fitted: FairMap, codes: np.ndarray) -> None:
         return
     low, high = fitted.ranges
     beyond = (low < high) & (((codes < low) | (codes > high)).mean(axis=0) > 0.5)
-    beyond &= [column.kind == NUMERIC for column in fitted.every]
+    beyond &= [column.kind == tables.NUMERIC for column in fitted.every]
     if names := [fitted.every[j].name for j in np.flatnonzero(beyond)]:
         warn_user(
             f"most numbers of {names} are beyond those of the fit, and get images like its least "
@@ -608,8 +596,8 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
-    ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    names = [repr(c.name) if c.kind == NUMERIC and c.n_known > 8 else None for c in ranked]
+    ranked = [column for column in rows.columns if column.kind != tables.NOMINAL]
+    names = [repr(c.name) if c.kind == tables.NUMERIC and c.n_known > 8 else None for c in ranked]
     warn_of_grid(names, (low, high), counts, release.standard_deviation, rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
@@ -667,7 +655,9 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
         # Those of the second release, those that a classifier knows, and new ones.
         first, *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
         columns = zip(release.space.schema.columns, first.codes.T, strict=False)
-        codes = [column.codes(of) if column.kind == NUMERIC else of for column, of in columns]
+        codes = [
+            column.codes(of) if column.kind == tables.NUMERIC else of for column, of in columns
+        ]
         values = np.column_stack([*codes, first.groups.codes]).astype(np.int64)
         in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
         again = release.run(SimpleNamespace(values=values), make_source(rng))
@@ -708,7 +698,7 @@ def map_of_sketch(
     rows = drawn_rows(rows, released, min(n_records, rows.method.max_rows or 100_000), rng)
     told_apart, min_of_images, closest = 4.0, 0.02, 0.2
     least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
-    free = [j for j, column in enumerate(rows.columns) if column.kind == NUMERIC]
+    free = [j for j, column in enumerate(rows.columns) if column.kind == tables.NUMERIC]
 
     def blurred(least: float) -> list[BlurredColumn]:
         """Return columns whose cells with smaller shares than this are merged."""
@@ -740,7 +730,7 @@ def drawn_rows(
     codes = released.codes_of(of_rows, rng)
     drawn = codes[:, :-1].astype(np.float64)
     for j, column in enumerate(released.space.schema.columns[:-1]):
-        if column.kind == NUMERIC:
+        if column.kind == tables.NUMERIC:
             drawn[:, j] = column.numbers(codes[:, j], rng.uniform(size=len(codes)))
     return replace(rows, codes=drawn, groups=replace(rows.groups, codes=of_rows, sizes=sizes))
 
