@@ -5,12 +5,10 @@ doc/theory/releases.csv has the sensitivity, noise and proof of each release in 
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
@@ -19,30 +17,24 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from skdpot import tables
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
-from skdpot.fairness._computed import find_computed, read_computed
 from skdpot.fairness._conditional import ConditionalRepair
-from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, read_groups, split_attribute
+from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, split_attribute
 from skdpot.fairness._repair import (
     FairMap,
     RepairRows,
-    automatic_method,
     in_cells,
     map_of_counts,
-    not_computed,
     open_plan,
     open_repair,
     plan_repair,
-    positions_of,
     private_points,
     private_repair,
-    read_bounds,
-    refuse_types,
+    read_repair,
     warn_of_units,
 )
 from skdpot.fairness._supports import BLEND_DRAW, FreeSupport, SupportMap, row_keys, uniforms
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import refuse_derived, refuse_other_rows
-from skdpot.transport import load_compiler, load_solver
 
 
 class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -545,14 +537,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         table, labels, kept = self._read(X, sensitive_features)
         if not len(table):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return self._rows(table, labels, kept, len(table))
+        return read_repair(self, table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> RepairRows:
         if not hasattr(columns, "shape"):
             # Of a number of columns no types are known, so none are refused.
             columns = np.empty((0, count_columns(columns)))
         beside = np.empty(0, dtype=object) if self.sensitive_features is None else None
-        return self._rows(*self._read(columns, beside), n_records)
+        return read_repair(self, *self._read(columns, beside), n_records)
 
     def _read(self, X, beside, fitted=None) -> tuple[tables.Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
@@ -576,56 +568,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "attribute: a minimum of 1 is required."
             )
         return table, labels, kept
-
-    def _rows(
-        self, table: tables.Table, labels: np.ndarray, kept: np.ndarray, n_records: int
-    ) -> RepairRows:
-        """Return the rows of a fit, and the public facts about their repair; or raise."""
-        private = self.epsilon is not None
-        every = tables.find_columns(
-            table, kept, self.categorical_features, self.categories, self._missing(True)
-        )
-        if self.categorical_features is None and not (private or self.categories):
-            warn_of_labels(every, n_records)
-        # Raises if joblib does not understand n_jobs, before a budget is charged.
-        effective_n_jobs(self.n_jobs)
-        if private and self.missing != "error":
-            raise ValueError(
-                "missing='category' is for fits without epsilon. With epsilon, declare None among "
-                "the categories of a column; leave out rows that have missing numbers, or fill in "
-                "a number that is public."
-            )
-        computed = () if self.computed is None else read_computed(self.computed, every)
-        columns = [every[j] for j in not_computed(every, computed)]
-        groups = read_groups(self) if private else None
-        method = self._method(partial(automatic_method, self, columns, n_records, groups))
-        is_conditional = isinstance(method, ConditionalRepair)
-        # A support refuses missing numbers here.
-        codes = (
-            None if private else tables.read_numbers(table, every, self._missing(is_conditional))
-        )
-        if codes is not None and self.computed is None:
-            not_moved = positions_of(self.conditional_on, every)
-            computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
-            columns = [every[j] for j in not_computed(every, computed)]
-        method._check(self.epsilon, self.delta)
-        fixed = positions_of(self.conditional_on, columns)
-        if fixed and not is_conditional:
-            raise ValueError("conditional_on needs method='conditional'.")
-        if not is_conditional:
-            # What is missing on this machine is missed before a budget is charged.
-            load_compiler()
-            load_solver()
-        if private:
-            columns = read_bounds(self.bounds, columns)
-            for place, column in zip(not_computed(every, computed), columns, strict=True):
-                every[place] = column
-        # Columns without rows may stand for any.
-        if private and len(table):
-            refuse_types(table, columns)
-        return RepairRows(
-            every, computed, columns, method, fixed, groups, n_records, table, labels, codes
-        )
 
     def _method(
         self, automatic: Callable[[], FreeSupport | ConditionalRepair]
@@ -698,24 +640,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         for computed in fitted.computed:
             blended[:, computed.position] = computed.updated(blended, codes)
         return blended
-
-
-def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
-    """Warn of columns of text that are identifiers, or numbers with decimals or many of them."""
-    for column in columns:
-        words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
-        numbers = [tables.number_in_file(word.replace(",", "")) for word in words]
-        are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
-        if not are_codes and all(isinstance(number, float) for number in numbers):
-            warn_user(
-                f"column {column.name!r} has numbers as text, which are read as categories: make "
-                "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
-            )
-        elif len(column.values) > max(20, n_rows / 2):
-            warn_user(
-                f"column {column.name!r} has a label of its own for most rows, and rows would get "
-                "those of others: leave out identifiers."
-            )
 
 
 def _rows_as(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -22,7 +22,7 @@ from skdpot._base import (
 )
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
-from skdpot.fairness._computed import ComputedColumn, warn_of_false
+from skdpot.fairness._computed import ComputedColumn, find_computed, read_computed, warn_of_false
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
@@ -51,7 +51,7 @@ from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
-from skdpot.transport import exact_transport
+from skdpot.transport import exact_transport, load_compiler, load_solver
 
 if TYPE_CHECKING:
     from skdpot.generative import ReleasedTable
@@ -244,6 +244,76 @@ def redrawn(
 
 
 # ------------------------------------------------------------------- public facts about a repair
+
+
+def read_repair(
+    fair: Any, table: tables.Table, labels: np.ndarray, kept: np.ndarray, n_records: int
+) -> RepairRows:
+    """Return the rows of a fit, and the public facts about their repair; or raise.
+
+    `kept` are the positions of the columns that do not hold the attribute.
+    """
+    private = fair.epsilon is not None
+    every = tables.find_columns(
+        table, kept, fair.categorical_features, fair.categories, fair._missing(True)
+    )
+    if fair.categorical_features is None and not (private or fair.categories):
+        warn_of_labels(every, n_records)
+    # Raises if joblib does not understand n_jobs, before a budget is charged.
+    effective_n_jobs(fair.n_jobs)
+    if private and fair.missing != "error":
+        raise ValueError(
+            "missing='category' is for fits without epsilon. With epsilon, declare None among "
+            "the categories of a column; leave out rows that have missing numbers, or fill in "
+            "a number that is public."
+        )
+    computed = () if fair.computed is None else read_computed(fair.computed, every)
+    columns = [every[j] for j in not_computed(every, computed)]
+    groups = read_groups(fair) if private else None
+    method = fair._method(partial(automatic_method, fair, columns, n_records, groups))
+    is_conditional = isinstance(method, ConditionalRepair)
+    # A support refuses missing numbers here.
+    codes = None if private else tables.read_numbers(table, every, fair._missing(is_conditional))
+    if codes is not None and fair.computed is None:
+        not_moved = positions_of(fair.conditional_on, every)
+        computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
+        columns = [every[j] for j in not_computed(every, computed)]
+    method._check(fair.epsilon, fair.delta)
+    fixed = positions_of(fair.conditional_on, columns)
+    if fixed and not is_conditional:
+        raise ValueError("conditional_on needs method='conditional'.")
+    if not is_conditional:
+        # What is missing on this machine is missed before a budget is charged.
+        load_compiler()
+        load_solver()
+    if private:
+        columns = read_bounds(fair.bounds, columns)
+        for place, column in zip(not_computed(every, computed), columns, strict=True):
+            every[place] = column
+    # Columns without rows may stand for any.
+    if private and len(table):
+        refuse_types(table, columns)
+    return RepairRows(
+        every, computed, columns, method, fixed, groups, n_records, table, labels, codes
+    )
+
+
+def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
+    """Warn of columns of text that are identifiers, or numbers with decimals or many of them."""
+    for column in columns:
+        words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
+        numbers = [tables.number_in_file(word.replace(",", "")) for word in words]
+        are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
+        if not are_codes and all(isinstance(number, float) for number in numbers):
+            warn_user(
+                f"column {column.name!r} has numbers as text, which are read as categories: make "
+                "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
+            )
+        elif len(column.values) > max(20, n_rows / 2):
+            warn_user(
+                f"column {column.name!r} has a label of its own for most rows, and rows would get "
+                "those of others: leave out identifiers."
+            )
 
 
 def automatic_method(
