@@ -17,21 +17,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from skdpot import tables
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
+from skdpot.fairness import _repair
 from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, split_attribute
-from skdpot.fairness._repair import (
-    FairMap,
-    RepairRows,
-    in_cells,
-    map_of_counts,
-    open_plan,
-    open_repair,
-    plan_repair,
-    private_points,
-    private_repair,
-    read_repair,
-    warn_of_units,
-)
 from skdpot.fairness._supports import BLEND_DRAW, FreeSupport, SupportMap, row_keys, uniforms
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import refuse_derived, refuse_other_rows
@@ -410,7 +398,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         codes = tables.read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
-        warn_of_units(fitted, codes)
+        _repair.warn_of_units(fitted, codes)
         moved = self._moved(fitted, codes, groups)
         container = output_container(self).replace("default", "array")
         return _rows_as(container, table, fitted.every, codes, moved, self.get_feature_names_out())
@@ -466,9 +454,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             label = tables.Column("y", tables.NOMINAL, values=tuple(classes.tolist()))
         # The label is one more column, and gets its place in the joint distribution.
         joint = np.column_stack([rows.codes, numbers])
-        every, columns = [*rows.every, label], [*rows.columns, label]
-        rows = replace(rows, every=every, columns=columns, codes=joint, certified=False)
-        fitted = open_repair(self, rows)
+        every = [*rows.every, label]
+        rows = replace(rows, every=every, codes=joint, certified=False)
+        fitted = _repair.open_repair(self, rows)
         moved = self._moved(fitted, joint, fitted.groups.codes)
         table, names = rows.table, [column.name for column in rows.every[:-1]]
         X_moved = _rows_as(table.container, table, every[:-1], joint, moved, names)
@@ -515,7 +503,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the plan of the release of each owner, or raise."""
         return self._plan(self._rows_of_parts(n_records, columns, n_parts))
 
-    def _rows_of_parts(self, n_records, columns, n_parts) -> RepairRows:
+    def _rows_of_parts(self, n_records, columns, n_parts) -> _repair.RepairRows:
         rows = None if self.epsilon is None else self._declared(n_records, columns)
         if rows is None or isinstance(rows.method, ConditionalRepair):
             raise ValueError(
@@ -526,29 +514,29 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's sums without noise: private."""
-        return plan.release.values(*private_points(data))
+        return plan.release.values(*_repair.private_points(data))
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
         rows = self._rows_of_parts(plan.n_records, columns, plan.release.n_parts)
-        self._replace_fit(plan, map_of_counts(self, plan.release, rows, total))
+        self._replace_fit(plan, _repair.map_of_counts(self, plan.release, rows, total))
 
-    def _validate(self, X, sensitive_features) -> RepairRows:
+    def _validate(self, X, sensitive_features) -> _repair.RepairRows:
         table, labels, kept = self._read(X, sensitive_features)
         if not len(table):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return read_repair(self, table, labels, kept, len(table))
+        return _repair.read_repair(self, table, labels, kept, len(table))
 
-    def _declared(self, n_records: int, columns: Any) -> RepairRows:
+    def _declared(self, n_records: int, columns: Any) -> _repair.RepairRows:
         if not hasattr(columns, "shape"):
             # Of a number of columns no types are known, so none are refused.
             columns = np.empty((0, count_columns(columns)))
         beside = np.empty(0, dtype=object) if self.sensitive_features is None else None
-        return read_repair(self, *self._read(columns, beside), n_records)
+        return _repair.read_repair(self, *self._read(columns, beside), n_records)
 
     def _read(self, X, beside, fitted=None) -> tuple[tables.Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
-        table = tables.Table(X if self.epsilon is None else in_cells(X))
+        table = tables.Table(X if self.epsilon is None else _repair.in_cells(X))
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=fitted is None)
         else:
@@ -587,12 +575,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return "kept" if self.missing == "category" and is_conditional else self.missing
 
     def _plan(self, rows) -> ReleasePlan:
-        return open_plan(self) if self.epsilon is None else plan_repair(self, rows)
+        return _repair.open_plan(self) if self.epsilon is None else _repair.plan_repair(self, rows)
 
-    def _run(self, plan, rows) -> FairMap:
-        return open_repair(self, rows) if self.epsilon is None else private_repair(self, plan, rows)
+    def _run(self, plan, rows) -> _repair.FairMap:
+        if self.epsilon is None:
+            return _repair.open_repair(self, rows)
+        return _repair.private_repair(self, plan, rows)
 
-    def _keep(self, plan, fitted: FairMap) -> None:
+    def _keep(self, plan, fitted: _repair.FairMap) -> None:
         # Private state: the map alone, of which all attributes are parts.
         self._fitted, every = fitted, fitted.every
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
@@ -613,7 +603,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "rows."
             )
 
-    def _moved(self, fitted: FairMap, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    def _moved(self, fitted: _repair.FairMap, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return the codes of rows that are moved a part of the way to their images."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes)

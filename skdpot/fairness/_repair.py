@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 # Maximum of the default size of a support, also of private fits, which have no numbers of rows.
 _LARGEST_AUTOMATIC_SUPPORT = 1000
-_WHY_BOUNDS = "They determine the grid or the clipping of the release."
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +70,6 @@ class RepairRows:
         The columns of rows.
     computed : tuple of ComputedColumn
         Those that are functions of others.
-    columns : list of Column
-        All others.
     method : FreeSupport or ConditionalRepair
         The method that moves them.
     fixed : tuple of int
@@ -94,7 +91,6 @@ class RepairRows:
 
     every: list[tables.Column]
     computed: tuple[ComputedColumn, ...]
-    columns: list[tables.Column]
     method: Any
     fixed: tuple[int, ...]
     groups: Any
@@ -104,6 +100,11 @@ class RepairRows:
     codes: Any = None
     n_parts: int = 1
     certified: bool = True
+
+    @property
+    def columns(self) -> list[tables.Column]:
+        """Return the columns that are moved: those that are not computed."""
+        return [self.every[j] for j in not_computed(self.every, self.computed)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,15 +288,11 @@ def read_repair(
         load_compiler()
         load_solver()
     if private:
-        columns = read_bounds(fair.bounds, columns)
-        for place, column in zip(not_computed(every, computed), columns, strict=True):
-            every[place] = column
+        every = read_bounds(fair.bounds, every, not_computed(every, computed))
     # Columns without rows may stand for any.
     if private and len(table):
         refuse_types(table, columns)
-    return RepairRows(
-        every, computed, columns, method, fixed, groups, n_records, table, labels, codes
-    )
+    return RepairRows(every, computed, method, fixed, groups, n_records, table, labels, codes)
 
 
 def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
@@ -353,13 +350,15 @@ def positions_of(named: Any, columns: list[tables.Column]) -> tuple[int, ...]:
     return tuple(sorted({place for place in found if place is not None}))
 
 
-def read_bounds(bounds: Any, columns: list[tables.Column]) -> list[tables.Column]:
+def read_bounds(bounds: Any, every: list[tables.Column], kept: list[int]) -> list[tables.Column]:
     """Return the columns of a private fit, with the bounds of numbers; or raise and name columns.
 
-    Numbers whose bounds are a range are integers.
+    They are declared for the columns at the places `kept`. Numbers whose bounds are a range are
+    integers.
     """
-    numeric = [column for column in columns if column.kind == tables.NUMERIC]
+    numeric = [every[j] for j in kept if every[j].kind == tables.NUMERIC]
     names = [column.name for column in numeric]
+    why = "They determine the grid or the clipping of the release."
     or_categories = (
         "For columns of text or categories, declare categories={column: [labels]} instead."
     )
@@ -374,18 +373,16 @@ def read_bounds(bounds: Any, columns: list[tables.Column]) -> list[tables.Column
                 )
             is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
             ends = (pair[0], pair[-1]) if is_range else pair
-            low, high = tables.check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+            low, high = tables.check_bounds(ends, 1, why, f"bounds[{key!r}]")
             pairs[place] = pair if is_range else (low.item(), high.item())
-        unbounded = [name for place, name in enumerate(names) if place not in pairs]
-        if unbounded:
+        if unbounded := [name for place, name in enumerate(names) if place not in pairs]:
             raise ValueError(
-                f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} "
-                f"{or_categories}"
+                f"bounds must be declared for the columns {unbounded}. {why} {or_categories}"
             )
     elif numeric:
         refuse_bounds_in_other_order(bounds, names)
         try:
-            low, high = tables.check_bounds(bounds, len(numeric), _WHY_BOUNDS)
+            low, high = tables.check_bounds(bounds, len(numeric), why)
         except ValueError as error:
             raise ValueError(
                 f"{error} A dict gives bounds by column. The columns without categories are, in "
@@ -396,7 +393,7 @@ def read_bounds(bounds: Any, columns: list[tables.Column]) -> list[tables.Column
     for place, column in enumerate(numeric):
         declared = tables.read_schema({str(column.name): pairs[place]}).columns[0]
         bounded[column.position] = replace(declared, name=column.name, position=column.position)
-    return [bounded.get(column.position, column) for column in columns]
+    return [bounded.get(column.position, column) for column in every]
 
 
 # ---------------------------------------------------------------------------- private rows
