@@ -458,8 +458,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         rows = replace(rows, every=every, codes=joint, certified=False)
         fitted = _repair.open_repair(self, rows)
         moved = self._moved(fitted, joint, fitted.groups.codes)
-        table, names = rows.table, [column.name for column in rows.every[:-1]]
-        X_moved = _rows_as(table.container, table, every[:-1], joint, moved, names)
+        table, names = rows.table, [column.name for column in every[:-1]]
+        X_moved = _rows_as(table.container, table, every[:-1], joint[:, :-1], moved[:, :-1], names)
         y_moved = moved[:, -1]
         if label.labels is not None:
             y_moved = label.labels[y_moved.astype(np.intp)]
@@ -537,18 +537,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     def _read(self, X, beside, fitted=None) -> tuple[tables.Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
         table = tables.Table(X if self.epsilon is None else _repair.in_cells(X))
+        new = fitted is None
         if table.container != "array":
-            validate_data(self, X, skip_check_array=True, reset=fitted is None)
+            validate_data(self, X, skip_check_array=True, reset=new)
         else:
             # Missing values are for the policy `missing`, and private values raise nothing.
             first = "X is sparse: repair the table before an encoder, or pass X.toarray()."
-            options: dict[str, Any] = {
-                "dtype": None,
-                "ensure_all_finite": False,
-                "ensure_min_samples": 0,
-            }
-            options |= {"instead": {"Sparse data was passed": first}, "reset": fitted is None}
-            table.X = validate_private_data(self, table.X, **options)
+            options = {"dtype": None, "ensure_all_finite": False, "ensure_min_samples": 0}
+            instead: dict[str, Any] = {"instead": {"Sparse data was passed": first}, "reset": new}
+            table.X = validate_private_data(self, table.X, **options | instead)
         labels, kept = split_attribute(self, table, beside, fitted)
         if not len(kept):
             raise ValueError(
@@ -613,7 +610,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             moved, level = moved & (drawn < level), 1.0
             # All of a row or nothing of it, so that the group has a mixture of two distributions.
             images = np.where(moved[:, None], images, codes)
-        # Of these rows all categories are those of the image.
+        # In these rows all categories become those of the image.
         jumping, blended = moved & (drawn < level), codes.copy()
         for j, column in enumerate(fitted.every):
             start, end = codes[:, j], images[:, j]
@@ -645,7 +642,7 @@ def _rows_as(
     A label stays what it is in the table where its code does, also an unknown one.
     """
     values = []
-    for column, start, end in zip(columns, codes.T, moved.T, strict=False):
+    for column, start, end in zip(columns, codes.T, moved.T, strict=True):
         if column.kind != tables.NUMERIC:
             labels, changed = table.labels(column.position).copy(), start != end
             labels[changed] = tables.objects([*column.values, None])[end[changed].astype(np.intp)]
