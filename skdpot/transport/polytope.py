@@ -273,24 +273,17 @@ def round_into_box(columns, lower, upper):
 
 
 @part
-def cheapest_in_box(prices, lower, upper, filling):
-    """Fill `filling` with the minimiser of <prices, nu> over the box and sum 1; return the minimum.
-
-    At most one entry ends strictly inside its bounds.
-    """
-    order = np.argsort(prices, kind="mergesort")
-    remaining = 1.0
-    value = 0.0
+def cheapest_in_box(prices, lower, upper):
+    """Return the minimum of <prices, nu> over the box and sum 1."""
+    remaining, value = 1.0, 0.0
     for j in range(len(prices)):
-        filling[j] = lower[j]
         remaining -= lower[j]
         value += lower[j] * prices[j]
-    for j in order:
+    for j in np.argsort(prices, kind="mergesort"):
         if remaining <= 0:
             break
         # The cheapest first is optimal, since only the sum joins the entries.
         extra = min(upper[j] - lower[j], remaining)
-        filling[j] += extra
         remaining -= extra
         value += extra * prices[j]
     return value
@@ -340,14 +333,11 @@ transform_prices = kernel(c_transform)
 
 
 @part
-def dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling):
-    """Return a lower bound on the projection's cost, the best one for any `potential`.
-
-    The prices of :func:`c_transform` and the vector `filling` of the polytope that is cheapest
-    under them are returned in place.
-    """
+def dual_bound(cost, rows, weights, lower, upper, potential):
+    """Return a lower bound on the projection's cost, the best one for any `potential`."""
+    row_prices, column_prices = np.empty(len(rows)), np.empty(len(potential))
     value = c_transform(cost, rows, weights, potential, row_prices, column_prices)
-    return value + cheapest_in_box(column_prices, lower, upper, filling)
+    return value + cheapest_in_box(column_prices, lower, upper)
 
 
 @part
