@@ -1,7 +1,7 @@
 """Releases of a distance: costs with noise, or noisy histograms on a public grid."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, product
@@ -187,7 +187,7 @@ class CostSettings:
 
 
 def pairwise_costs(
-    settings: CostSettings, samples: list[np.ndarray], tolerances: Iterable[float]
+    settings: CostSettings, samples: list[np.ndarray], tolerances: Sequence[float] | np.ndarray
 ) -> np.ndarray:
     """Return the costs or divergences between all pairs of samples, for costs from 0.
 
@@ -195,7 +195,6 @@ def pairwise_costs(
     costs may be below the exact ones. If there are few costs, each of them uses several threads.
     """
     pairs = list(combinations(range(len(samples)), 2))
-    tolerances = list(tolerances)
     tasks = list(zip(pairs, tolerances, strict=True))
     # The cost of a sample to itself takes part in several pairs: the smallest of their tolerances.
     if settings.divergence == "sinkhorn":

@@ -242,14 +242,13 @@ class MessageReleases(ReleaseSeries):
 
     def sensitivities(self, eta: Any) -> np.ndarray:
         """Return how much an exact message of each node may move, for a penalty."""
-        bounds = message_sensitivity(
+        return message_sensitivity(
             _number_per_node("eta", eta, len(self._degrees), above=True),
             degree=self._degrees,
             protect=self._protect,
             relation="replace_one",
             **self._given,
         )
-        return np.asarray(bounds)
 
     def standard_deviations(self, eta: Any) -> np.ndarray:
         """Return the standard deviation of the noise on each amount of a node, for a penalty.

@@ -411,11 +411,8 @@ def _scale_into_box(weights, lower, upper, nu):
     # Even a full support cannot take all the mass: no factor r exists.
     if filled < 1:
         share = min((1 - filled) / outside_slack, 1.0) if outside_slack > 0 else 0.0
-        for j in range(n_columns):
-            if upper[j] < max_scale * weights[j]:
-                nu[j] = upper[j]
-            else:
-                nu[j] = lower[j] + share * (upper[j] - lower[j])
+        filled_up = lower + share * (upper - lower)
+        nu[:] = np.where(upper < max_scale * weights, upper, filled_up)
     else:
         order = np.argsort(breakpoints[:size], kind="mergesort")
         total, slope, scale = base, 0.0, 0.0
@@ -429,8 +426,7 @@ def _scale_into_box(weights, lower, upper, nu):
             slope += slopes[index]
         if slope > 0:
             scale += (1 - total) / slope
-        for j in range(n_columns):
-            nu[j] = min(max(scale * weights[j], lower[j]), upper[j])
+        nu[:] = np.minimum(np.maximum(scale * weights, lower), upper)
     round_into_box(nu, lower, upper)
 
 
