@@ -497,12 +497,11 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
             if not all(np.isfinite(column).all() for column in as_numbers):
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
             return as_numbers
-    return [np.array([_category_text(value) for value in column.tolist()]) for column in values]
-
-
-def _category_text(category: Any) -> str:
-    """Return a category as text; all kinds of missing values are one category."""
-    return "missing" if is_missing(category) else str(category)
+    # All kinds of missing values are one category.
+    return [
+        np.array(["missing" if is_missing(value) else str(value) for value in column.tolist()])
+        for column in values
+    ]
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:
@@ -838,9 +837,9 @@ class LedgerDisplay:
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
-        spent_by_unit = {unit: spent for unit, (spent, _) in ledger.report().units.items()}
         if unit is None:
-            unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
+            units = ledger.report().units
+            unit = max(units, key=lambda each: units[each][0], default="record")
         # Units are never added up: each has the whole budget.
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         return cls(

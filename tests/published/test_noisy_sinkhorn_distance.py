@@ -133,7 +133,7 @@ def test_no_record_makes_a_release_fail_or_warn(params):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"delta": 0.0}, "delta must be above 0, got 0"),
+        ({"delta": 0.0}, "delta must be above 0"),
         ({"reg": 0.0}, TEXT.format("reg")),
         ({"reg": 1e-3}, "reg=0.001 is too small for potentials"),
         ({"accounting": "hopeful"}, TEXT.format("accounting")),
