@@ -73,7 +73,6 @@ VISITS = np.array([[2, 1, 0], [0, 1, 3]])
 NAMED_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "park"])
 NUMBERED_VISITS = pd.DataFrame(VISITS, columns=[5, 30, 70])
 NUMBERED_PLACES = pd.DataFrame(PLACES, index=[5, 30, 70])
-OTHER_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "lake"])
 
 
 def sampler(ledger, kind=WassersteinProjectionSampler, **options):
@@ -90,7 +89,6 @@ def fitted_sampler(ledger, **options):
 
 X = DRAWN.uniform(size=(40, 2))
 GROUP = np.repeat(["a", "b"], 20)
-HOLES = np.where(X > 0.9, np.nan, X)
 TEXT = np.array([["1.5 kg", "2"]] * 40, dtype=object)
 
 
@@ -265,10 +263,6 @@ def written(text):
 
 COST = np.array([[0.0, 1.0], [1.0, 0.0]])
 HALVES = np.array([0.5, 0.5])
-OWN = "Leave out the rows .* or fill them with a number that is public"
-FITTED_FIRST = ("not fitted yet", "Call 'fit'")
-FINITE = "Leave out the rows that have one, or write a finite number"
-
 # By class or function: what the user does, with a ledger of `book`, what is wrong, what to do.
 MISTAKES = {
     WassersteinProjectionSampler: [

@@ -304,10 +304,6 @@ def failing(error):
     return fail
 
 
-def returning(make):
-    return lambda scores, rows: make(scores, rows)
-
-
 TRICKS = {
     "logs": logged,
     "prints": written,
@@ -607,14 +603,6 @@ def test_a_model_that_chooses_its_columns_takes_more_and_misses_those_it_does_no
 
 # Plans go by public numbers
 # --------------------------
-
-
-def test_the_number_of_cells_goes_by_the_number_of_rows():
-    known = premium(epsilon=50.0).fit(NUMBERS, TARGETS)
-    unknown = premium(epsilon=50.0).fit(NUMBERS.assign(g=["x"] * (N - 2) + [0, 1]), TARGETS)
-    cells = [len(fair.barycenter_.values) for fair in (known, unknown)]
-    ranks = [len(fair._fitted[1].groups[0].drawn) for fair in (known, unknown)]
-    assert ranks[0] == ranks[1] and min(cells) > 0
 
 
 @pytest.mark.parametrize("name", REPAIRS)
