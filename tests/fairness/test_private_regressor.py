@@ -221,21 +221,6 @@ def test_shrunk_masses_are_nearer_than_counts():
 
 
 @pytest.mark.parametrize("make", [private, classes])
-def test_what_is_charged_and_guaranteed(make):
-    X, y = two_groups(300)
-    ledger = PrivacyLedger(1.5, 1e-3)
-    fair = make(ledger=ledger).fit(X, y)
-    (entry,) = ledger.entries()
-    assert entry.label == f"{type(fair).__name__}, histogram" and entry.unit == "record"
-    assert entry.epsilon == pytest.approx(1.0) and not entry.seeded
-    guarantee = fair.privacy_guarantee_
-    assert (guarantee.epsilon, guarantee.delta) == (1.0, 0.0)
-    assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
-    for public in ("the number of rows", "rows that are predicted", "the estimator"):
-        assert public in guarantee.not_protected
-
-
-@pytest.mark.parametrize("make", [private, classes])
 def test_what_is_not_trained_is_shared_by_clones(make):
     X, y = two_groups(200)
     y = np.where(y > 0, "yes", "no") if make is classes else y
