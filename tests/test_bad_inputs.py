@@ -373,11 +373,6 @@ MISTAKES = {
          "NaN or infinity, in column 'age'", "Impute it before, .* missing='category'"),
         ("epsilon without bounds", lambda book: private_repair(book(), bounds=None).fit(PEOPLE),
          "bounds must be declared", "A dict gives bounds by column"),
-        ("codes of the attribute in X",
-         lambda book: private_repair(book(), sensitive_features=None).fit(
-             PEOPLE.assign(sex=0), sensitive_features=PEOPLE["sex"]
-         ),
-         "'sex' is in X and beside it", "drop it from X"),
         ("labels for two attributes",
          lambda book: private_repair(book(), sensitive_features=["sex", "city"]).fit(PEOPLE),
          "sensitive_features are 2 columns", "declare groups as tuples"),
@@ -558,9 +553,6 @@ MISTAKES = {
              RECORDS, LABELS
          ),
          "is never above 0", r"Choose a range such as \(-1, 0\)"),
-        ("no candidates",
-         lambda book: search(book(), param_distributions=[]).fit(RECORDS, LABELS),
-         "has fewer than two candidates", "Give two or more values, or fit the estimator"),
         ("one candidate",
          lambda book: search(book(), param_distributions={"C": [1.0]}).fit(RECORDS, LABELS),
          "has fewer than two candidates", "Give two or more values, or fit the estimator"),

@@ -473,6 +473,9 @@ def test_a_default_ledger_is_charged_what_is_guaranteed(case):
     if hasattr(estimator, "save"):
         estimator.sample()
         estimator.score(*case.data()[:2])
+    for name in ("transform", "predict"):
+        if case.fit_releases and hasattr(estimator, name):
+            getattr(estimator, name)(case.data()[0])
     assert n_charges(ledger) == 1
 
 

@@ -605,13 +605,6 @@ def test_a_model_that_chooses_its_columns_takes_more_and_misses_those_it_does_no
 # --------------------------
 
 
-@pytest.mark.parametrize("name", REPAIRS)
-def test_a_preview_reads_no_rows(name):
-    with pytest.raises(ValueError, match="table without rows"):
-        MAKE[name]().preview(N, TABLE)
-    assert MAKE[name]().preview(N, TABLE[:0]).epsilon == pytest.approx(20.0, rel=0.1)
-
-
 @pytest.mark.parametrize("name", MAKE)
 def test_what_is_not_protected_is_said(name):
     fair = MAKE[name]().set_params(random_state=None)

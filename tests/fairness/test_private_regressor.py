@@ -243,7 +243,6 @@ REFUSED = {
     "one group": ({"groups": [0]}, "two or more groups"),
     "other bounds": ({"bounds": (1, 0)}, "must be a pair"),
     "folds": ({"cv": 3}, "is for fits without epsilon"),
-    "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "epsilon": ({"epsilon": 0.0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
     "delta without epsilon": ({"epsilon": None, "delta": 1e-5, "bounds": None}, "with epsilon"),

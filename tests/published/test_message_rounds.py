@@ -53,12 +53,14 @@ def recorded(monkeypatch):
 
 @pytest.mark.parametrize("both", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("averaging", [True, False])
-def test_a_fit_follows_from_what_was_released(family, both, averaging, rng, recorded, monkeypatch):
+@pytest.mark.parametrize("averaging, delta", [(True, 0.0), (False, DELTA)])
+def test_a_fit_follows_from_what_was_released(
+    family, both, averaging, delta, rng, recorded, monkeypatch
+):
     network = draw_network("lower bounds", rng)
     n_sides = 1 + both
     first, other = rng.uniform(LOW, HIGH, (2, 2, network.n_edges))
-    options = {"utility": family, "averaging": averaging}
+    options = {"utility": family, "averaging": averaging, "delta": delta}
     found = fit(network, *first[:n_sides], **options)
     assert len(recorded) == 6 * n_sides
     # What was released is nobody's scratch.
