@@ -467,6 +467,7 @@ def test_a_default_ledger_is_charged_what_is_guaranteed(case):
     guarantee = estimator.privacy_guarantee_
     assert guarantee.neighbouring == ledger.neighbouring
     assert {entry.unit for entry in ledger.entries()} == {guarantee.unit}
+    assert ledger.entries()[0].label.startswith(type(estimator).__name__)
     assert 0.95 * guarantee.epsilon <= ledger.spent()[0] <= guarantee.epsilon
     assert ledger.spent()[1] == guarantee.delta
     # What is made of a release is free.
