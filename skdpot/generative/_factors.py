@@ -350,7 +350,7 @@ def fit_factors(
     order = np.argsort(-strengths, kind="stable").tolist()
     # Noise of this sample is smaller than that of releases. Large tables need more rows.
     max_size = max((target.size for target in targets.values()), default=0)
-    n_rows, rng = int(np.clip(max_size, 2**13, 2**15)), np.random.RandomState(0)
+    n_rows, rng = int(np.clip(max_size, 2**13, 2**17)), np.random.RandomState(0)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
@@ -376,7 +376,7 @@ def fit_factors(
         if wanted and min(wanted) >= 0:
             # The shares of its groups in a class stay. A parity has them in it.
             wanted[_CLASS] = of_classes
-        found = _fitted_factors(own[rows], wanted, grouped) if wanted else {}
+        found = _fitted_factors(own[rows].astype(np.float32), wanted, grouped) if wanted else {}
         edges += [(a, c) for a in found]
         factors += [factor.ravel() for factor in found.values()]
         sizes = n_rows * is_of_class * weights
@@ -519,26 +519,30 @@ def _parity_target(means, of_classes, half, of_parities):
 
 def _fitted_factors(joint, wanted, grouped):
     """Return the factor of each parent, for rows with these distributions without them."""
-    n_rows, share = len(joint), np.full(len(joint), 1 / len(joint))
+    n_rows = len(joint)
     factors = {a: np.ones(table.shape) for a, table in wanted.items()}
     members = {
-        a: sparse.csr_matrix((share, (grouped[a], np.arange(n_rows))), shape=(len(table), n_rows))
+        a: sparse.csr_array((np.ones(n_rows, joint.dtype), (grouped[a], np.arange(n_rows))), (len(table), n_rows))
         for a, table in wanted.items()
     }
     # The sample has not exactly the shares of the parents.
     targets = {
-        a: table
-        * (np.asarray(members[a].sum(axis=1)) / np.maximum(table.sum(axis=1, keepdims=True), _TINY))
+        a: table * (members[a].sum(axis=1) / n_rows / np.maximum(table.sum(axis=1), _TINY))[:, None]
         for a, table in wanted.items()
     }
-    n_rounds, max_step = 20, 20.0
+    # Of a round without an end, pairs contradict each other.
+    n_rounds, max_step, moved, least = 20, 20.0, math.inf, 0.97
     for _ in range(n_rounds):
+        before, moved = moved, 0.0
         for a, target in targets.items():
             joint /= np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
-            ratios = (target + 1e-9) / (members[a] @ joint + 1e-9)
+            ratios = (target + 1e-9) / (members[a] @ joint / n_rows + 1e-9)
             ratios = np.clip(ratios, 1 / max_step, max_step)
             factors[a] *= ratios
-            joint *= ratios[grouped[a]]
+            joint *= ratios.astype(joint.dtype)[grouped[a]]
+            moved += float(np.sum(target * abs(ratios - 1)))
+        if moved > least * before:
+            break
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
 
 
