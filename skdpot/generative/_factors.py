@@ -176,8 +176,8 @@ def sparse_counts(counts: np.ndarray, expected: np.ndarray, deviation: float) ->
 
     Among cells for which independent columns expect about as many records, some share is empty, and
     others have a lognormal multiple of what is expected. The result is the posterior mean: shares
-    and spreads are weighted by their likelihood. On 390 pairs of fifteen public tables its distance
-    from the true counts is 8 to 30 % below that of shrinking all cells alike.
+    and spreads are weighted by their likelihood. On 387 pairs of fifteen public tables its distance
+    from the true counts is 6 to 34 % below that of shrinking all cells alike.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ def sparse_counts(counts: np.ndarray, expected: np.ndarray, deviation: float) ->
     --------
     >>> import numpy as np
     >>> from skdpot.generative._factors import sparse_counts
-    >>> sparse_counts(np.array([80.0, -2.0, 3.0, 79.0]), np.full(4, 40.0), 4.0).round()
-    array([78.,  0.,  0., 78.])
+    >>> sparse_counts(np.array([80.0, -2.0, 3.0, 80.0]), np.full(4, 40.0), 4.0).round()
+    array([80.,  0.,  0., 80.])
     """
     likely = np.empty(len(counts))
     filled, spreads = np.geomspace(0.02, 1, 16)[:, None, None], np.geomspace(0.1, 1.6, 5)[:, None]
