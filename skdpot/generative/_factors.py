@@ -193,12 +193,17 @@ def sparse_counts(counts: np.ndarray, expected: np.ndarray, deviation: float) ->
     >>> sparse_counts(np.array([80.0, -2.0, 3.0, 80.0]), np.full(4, 40.0), 4.0).round()
     array([80.,  0.,  0., 80.])
     """
-    likely = np.empty(len(counts))
+
+    def densities(block: np.ndarray, multiples: np.ndarray) -> np.ndarray:
+        errors = ((counts[block, None] - expected[block, None] * multiples) / deviation) ** 2 / 2
+        return np.exp(errors.min(axis=1, keepdims=True) - errors)
+
+    likely = counts.copy()
     filled, spreads = np.geomspace(0.02, 1, 16)[:, None, None], np.geomspace(0.1, 1.6, 5)[:, None]
     sizes = np.floor(np.log2(expected / deviation) / 2)
-    for size in np.unique(sizes):
-        part = sizes == size
-        seen, own = counts[part], expected[part]
+    # Multiples are too far apart for counts that noise hardly changes: these stay.
+    for size in np.unique(sizes[sizes < 2]):
+        seen, own = counts[sizes == size], expected[sizes == size]
         # What noise does not explain of the difference of all these cells together is real.
         excess = seen.sum() - own.sum()
         left = max(1 - len(own) * (deviation / (excess or deviation)) ** 2, 0.0)
@@ -211,14 +216,15 @@ def sparse_counts(counts: np.ndarray, expected: np.ndarray, deviation: float) ->
         priors *= filled / priors.sum(axis=-1, keepdims=True)
         priors = np.concatenate([1 - priors.sum(axis=-1, keepdims=True), priors], axis=-1)
         priors, multiples = priors.reshape(-1, len(multiples) + 1), np.append(0.0, multiples)
-        errors = ((seen[:, None] - own[:, None] * multiples) / deviation) ** 2 / 2
-        densities = np.exp(errors.min(axis=1, keepdims=True) - errors)
-        # Multiples are too far apart for counts that noise hardly changes.
-        within = (size < 2) & (seen < own * multiples[-1] - deviation)
-        evidence = np.log(densities[within] @ priors.T).sum(axis=0)
-        posterior = densities * (np.exp(evidence - evidence.max()) @ priors)
-        means = own * (posterior @ multiples) / posterior.sum(axis=1)
-        likely[part] = np.where(within, means, seen)
+        cells = np.flatnonzero((sizes == size) & (counts < expected * multiples[-1] - deviation))
+        n_blocks, evidence, most = 1 + len(cells) // 2**14, np.zeros(len(priors)), 4
+        blocks = [cells[k::n_blocks] for k in range(n_blocks)]
+        for block in blocks[:most]:
+            evidence += np.log(densities(block, multiples) @ priors.T).sum(axis=0)
+        prior = np.exp(evidence - evidence.max()) @ priors
+        for block in blocks:
+            posterior = densities(block, multiples) * prior
+            likely[block] = expected[block] * (posterior @ multiples) / posterior.sum(axis=1)
     return likely
 
 
@@ -348,9 +354,11 @@ def fit_factors(
     for (a, b), target in targets.items():
         strengths[a] += _dependence(target, margins[a], margins[b])
     order = np.argsort(-strengths, kind="stable").tolist()
-    # Noise of this sample is smaller than that of releases. Large tables need more rows.
+    # Noise of this sample is smaller than that of releases. Large tables need more rows; all groups
+    # of a column in each of them take at most 128 MiB.
     max_size = max((target.size for target in targets.values()), default=0)
-    n_rows, rng = int(np.clip(max_size, 2**13, 2**17)), np.random.RandomState(0)
+    most_rows = min(2**25 // max(len(margin) for margin in margins), 2**17)
+    n_rows, rng = max(min(max_size, most_rows), 2**13), np.random.RandomState(0)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
@@ -519,10 +527,10 @@ def _parity_target(means, of_classes, half, of_parities):
 
 def _fitted_factors(joint, wanted, grouped):
     """Return the factor of each parent, for rows with these distributions without them."""
-    n_rows = len(joint)
+    n_rows, ones = len(joint), np.ones(len(joint), joint.dtype)
     factors = {a: np.ones(table.shape) for a, table in wanted.items()}
     members = {
-        a: sparse.csr_array((np.ones(n_rows, joint.dtype), (grouped[a], np.arange(n_rows))), (len(table), n_rows))
+        a: sparse.csr_array((ones, (grouped[a], np.arange(n_rows))), (len(table), n_rows))
         for a, table in wanted.items()
     }
     # The sample has not exactly the shares of the parents.
