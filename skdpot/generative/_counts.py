@@ -629,26 +629,25 @@ def _nonnegative(precisions, members, weighted, possible):
 
 
 def sums_of_pairs(
-    pairs: Sequence[np.ndarray], sizes: Sequence[int], n_classes: int, deviations: Sequence[float]
+    pairs: Sequence[np.ndarray], sizes: Sequence[int], n_classes: int, deviation: float
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Yield the counts of each column's groups by its pairs with others, and their noise.
 
     `pairs` has the counts with noise of each two columns: of groups of the first, the second, and
-    classes. `sizes` has the number of groups of each column, and `deviations` those of the noise of
-    each pair.
+    classes. `sizes` has the number of groups of each column, and `deviation` is that of the noise.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._counts import sums_of_pairs
-    >>> for sums, deviation in sums_of_pairs([np.arange(6.0)], [2, 3], 1, [1.0]):
+    >>> for sums, deviation in sums_of_pairs([np.arange(6.0)], [2, 3], 1, 1.0):
     ...     print(sums, round(deviation, 2))
     [ 3. 12.] 1.73
     [3. 5. 7.] 1.41
     """
     sums, precisions = [np.zeros(size) for size in sizes], np.zeros(len(sizes))
     columns = combinations(range(len(sizes)), 2)
-    for (a, b), counts, deviation in zip(columns, pairs, deviations, strict=True):
+    for (a, b), counts in zip(columns, pairs, strict=True):
         table = counts.reshape(sizes[a], sizes[b], n_classes).sum(axis=2)
         for j, other, axis in ((a, b, 1), (b, a, 0)):
             precision = 1 / (deviation**2 * sizes[other] * n_classes)
