@@ -83,13 +83,11 @@ def shares_of_rows(weights):
 
 def draw_codes(starts, stops, intervals, uniforms):
     """Return codes that are spread over cells, by numbers from 0 to 1, and within the intervals."""
-    # Uniform numbers are below 1, so that no code is beyond its cell.
-    if intervals is None:
-        return starts + np.floor(uniforms * (stops - starts)).astype(np.int64)
     firsts, lasts = np.array(intervals).T
     low = np.maximum(starts[:, None], firsts)
     sizes = np.maximum(np.minimum(stops[:, None], lasts) - low, 0)
     passed = np.cumsum(sizes, axis=1)
+    # Uniform numbers are below 1, so that no code is beyond its cell.
     position = np.floor(uniforms * passed[:, -1]).astype(np.int64)
     piece = (position[:, None] >= passed).sum(axis=1)
     row = np.arange(len(starts))
@@ -277,7 +275,8 @@ def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
     >>> draw_column(column, *cells, np.array([0.0, 1.0]), np.array([1, 0, 1]), rng, [(8, 10)])
     array([9, 8, 9])
     """
-    codes = draw_codes(starts[chosen], stops[chosen], intervals, rng.uniform(size=len(chosen)))
+    within = [(0, column.n_codes)] if intervals is None else intervals
+    codes = draw_codes(starts[chosen], stops[chosen], within, rng.uniform(size=len(chosen)))
     if intervals is not None:
         return codes
     heaps = _heaps(column, starts, stops, density)[chosen]
@@ -451,12 +450,16 @@ class ReleasedTable:
         return sample_codes(self.model, self.space.schema, len(classes), rng, None, classes)
 
     def sample(
-        self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any = None
+        self,
+        n_samples: Any,
+        y: Any,
+        given: Any,
+        rng: RandomState,
+        device: Any = None,
+        *,
+        evenly: bool = True,
     ) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
-        return self._sample(n_samples, y, given, rng, evenly=True)
-
-    def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
         classes = self.space.classes
         classes = None if y is None else _records.wanted_labels(n_samples, y, classes, rng)
@@ -496,7 +499,7 @@ class ReleasedTable:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         sizes = _records.draw_sizes(self.statistics, n_users, rng)
         # Even draws would make the rows of a person depend on those of others.
-        drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
+        drawn = self.sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
         table = _records.with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
         return (table, *labels) if labels else table

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _images
 from skdpot.generative._images import Random
+from skdpot.privacy.checks import refuse_derived
 
 if TYPE_CHECKING:
     from skdpot.generative._gaussians import Mixture
@@ -80,12 +81,11 @@ class Encoder(BaseEstimator, ABC):
 
     # The name in ``encoder="..."``.
     name: ClassVar[str]
+    # Of images, the intensities of all pixels are released, and those of samples matched to them.
     for_images: ClassVar[bool] = False
     # The sizes of random moves of sampled images with ``augment="auto"``: radians, the logarithm of
     # a factor, and parts of the height.
     usual_moves: ClassVar[Moves] = None
-    # Whether the intensities of all pixels are released, and those of samples matched to them.
-    counts_intensities: ClassVar[bool] = False
 
     n_codes: int
     max_norm: float
@@ -263,7 +263,6 @@ class CosineEncoder(Encoder):
 
     name = "dct"
     for_images = True
-    counts_intensities = True
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
@@ -477,7 +476,6 @@ class PoseEncoder(Encoder):
     name = "pose"
     for_images = True
     usual_moves = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
-    counts_intensities = True
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
@@ -653,10 +651,5 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
         raise ValueError(
             f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."
         )
-    if type(encoder) not in kinds.values():
-        raise TypeError(
-            f"encoder is of the class {type(encoder).__name__}, which is derived from an encoder "
-            "of skdpot.generative: only these themselves are accepted. Code of your own would see "
-            "private records, and could print them or fail."
-        )
+    refuse_derived("encoder", encoder, tuple(kinds.values()))
     return encoder.prepared(space, ample=ample)

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.random import RandomState
 from sklearn.metrics.pairwise import euclidean_distances
@@ -168,14 +169,14 @@ def refuse_declared(estimator: Any, by: str, *names: str) -> None:
 def record_space(n_features: int, bounds: Any, classes: Any, image_shape: Any) -> RecordSpace:
     """Return the declaration of records with this many features, or raise."""
     shape = None if image_shape is None else whole_shape(image_shape, n_features)
-    declared = read_classes(classes)
+    labels = None if classes is None else read_classes(classes)[0]
     why_bounds = (
         "Records are scaled by them, and cut to them: images of 8 bits have (0, 255), those of "
         "shares (0, 1), people's heights and weights ([100, 30], [220, 200]). For a table declare "
         "schema={column: ...} instead."
     )
     box = tables.check_bounds(bounds, n_features, why_bounds)
-    return RecordSpace(box, shape, None if declared is None else declared[0])
+    return RecordSpace(box, shape, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,9 +346,7 @@ def read_each(y, n_records):
 
 
 def read_classes(classes):
-    """Return the declared labels with the code of each, None without any, or raise."""
-    if classes is None:
-        return None
+    """Return the declared labels with the code of each, or raise."""
     names, number = tables.declared_labels(classes, "classes")
     if not number:
         raise ValueError("classes must name at least one label, or be None.")
@@ -556,24 +555,23 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
     if not isinstance(groups, str):
         name = getattr(groups, "name", None)
         return X, groups, name if isinstance(name, str) else "user"
-    # Frames of other libraries raise.
-    tables.Table(X)
-    if list(getattr(X, "columns", ())).count(groups) != 1:
+    names = tables.Table(X).names
+    if names.count(groups) != 1:
         raise ValueError(
             f"groups names a column, and X has no column {groups!r}, or several. Name one of a "
             "data frame, or give the person of each row itself."
         )
-    return X.drop(columns=groups) if hasattr(X, "iloc") else X.drop(groups), X[groups], groups
+    others = [position for position, name in enumerate(names) if name != groups]
+    return tables.take_columns(X, others), X[groups], groups
 
 
 def with_person(table: Any, name: str, person: np.ndarray) -> Any:
     """Return a drawn table with the person of each row as its first column."""
     if isinstance(table, np.ndarray):
         return np.column_stack([person.astype(table.dtype), table])
-    if hasattr(table, "iloc"):
-        table.insert(0, name, person)
-        return table
-    return table.insert_column(0, type(table)({name: person})[name])
+    frame = nw.from_native(table)
+    persons = nw.new_series(name, person, backend=frame.implementation)
+    return frame.select(persons, nw.all()).to_native()
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class VectorReleases(SketchSeries):
     @property
     def n_pixels(self) -> int:
         """Return of how many pixels intensities are counted; 0 for none."""
-        return self.space.n_features if self.encoder.counts_intensities else 0
+        return self.space.n_features if self.encoder.for_images else 0
 
     @property
     def intensity_sensitivity(self) -> Sensitivity:
