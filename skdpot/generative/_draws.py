@@ -450,14 +450,7 @@ class ReleasedTable:
         return sample_codes(self.model, self.space.schema, len(classes), rng, None, classes)
 
     def sample(
-        self,
-        n_samples: Any,
-        y: Any,
-        given: Any,
-        rng: RandomState,
-        device: Any = None,
-        *,
-        evenly: bool = True,
+        self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool = True
     ) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
         # Labels that are asked for take the place of a number of rows.
@@ -504,9 +497,7 @@ class ReleasedTable:
         table = _records.with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
         return (table, *labels) if labels else table
 
-    def score(
-        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any = None
-    ) -> float:
+    def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState) -> float:
         """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
         codes = self.space.read(estimator, X, y, reset=False)

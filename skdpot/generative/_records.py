@@ -281,7 +281,17 @@ def read_points(
     else:
         n_read = len(numbers)
         classes = estimator.classes if space is None else space.classes
-        codes = _read_labels(estimator, y, classes, n_read, private)
+        if classes is None and y is not None:
+            raise ValueError(
+                "y has labels, but classes are not declared: give all possible labels, as "
+                "classes=[...]. They may not be learned from private data."
+            )
+        if classes is not None and y is None:
+            raise ValueError(
+                f"{type(estimator).__name__} with classes requires y to be passed, but the target "
+                "y is None: give the label of each record."
+            )
+        codes = None if classes is None else read_label_codes(y, classes, n_read, private)
         # Left out and not refused: an error would tell of a single record.
         if codes is not None and (codes < 0).any():
             numbers, codes = numbers[codes >= 0], codes[codes >= 0]
@@ -292,23 +302,6 @@ def read_points(
     raise ValueError(message)
 
 
-def _read_labels(estimator, y, classes, n_records, private):
-    """Return the codes of labels, None without labels, or raise."""
-    if classes is None:
-        if y is not None:
-            raise ValueError(
-                "y has labels, but classes are not declared: give all possible labels, as "
-                "classes=[...]. They may not be learned from private data."
-            )
-        return None
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} with classes requires y to be passed, but the target y "
-            "is None: give the label of each record."
-        )
-    return read_label_codes(y, read_classes(classes)[1], n_records, private)
-
-
 def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
     """Return records that are known only by their declaration, or raise."""
     shape = estimator.image_shape
@@ -317,8 +310,9 @@ def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
     return PrivateRecords(space, np.empty((0, 0)), 0)
 
 
-def read_label_codes(y, number, n_records, private):
+def read_label_codes(y, classes, n_records, private):
     """Return the codes of the labels of records, or raise; if `private`, -1 for undeclared ones."""
+    number = read_classes(classes)[1]
     codes = tables.label_codes(read_each(y, n_records), number)
     if private:
         tables.refuse_other_labels(y, number, "y")
@@ -445,24 +439,27 @@ class FittedRecords:
         None where a network was trained on records.
     network : TrainedNetwork or None
         Makes the samples, if there is one.
+    device : str or torch.device, default="auto"
+        On which it makes them.
     """
 
     space: RecordSpace
     sketch: Any
     network: TrainedNetwork | None
+    device: Any = "auto"
 
     @property
     def n_records(self) -> int | None:
         """Return how many records there are, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
 
-    def sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any) -> Any:
+    def sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState) -> Any:
         """Return records, with their labels if there are any."""
         if given is not None:
             raise ValueError("given is for tables, with a schema; use y for labels.")
         counts = None if self.sketch is None else self.sketch.counts
         codes = wanted_labels(n_samples, y, self.space.classes, rng, counts)
-        rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
+        rows = self._rows(n_samples if codes is None else len(codes), codes, rng)
         X = np.asarray(rows, dtype=np.float64)
         for block in blocks(*X.shape):
             X[block] = self.space.records(X[block])
@@ -474,22 +471,18 @@ class FittedRecords:
         X = self.space.records(rows)
         return X if self.space.classes is None else (X, self.space.classes[codes])
 
-    def score(
-        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any
-    ) -> float:
+    def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState) -> float:
         """Return minus how far generated records are from given ones."""
         given = read_points(estimator, X, y, reset=False, space=self.space)
         kept = rng.permutation(len(given))[:SCORED_ROWS]
         points, codes = given[kept], None if given.labels is None else given.labels[kept]
-        rows = self._rows(len(kept), codes, rng, device)
+        rows = self._rows(len(kept), codes, rng)
         return -sinkhorn_divergence(rows, points, codes, codes, reg=reg)
 
-    def _rows(
-        self, n_rows: int, codes: np.ndarray | None, rng: RandomState, device: Any
-    ) -> np.ndarray:
+    def _rows(self, n_rows: int, codes: np.ndarray | None, rng: RandomState) -> np.ndarray:
         """Return generated rows, from -1 to 1."""
         if self.network is not None:
-            return self.network.rows(n_rows, codes, rng, device)
+            return self.network.rows(n_rows, codes, rng, self.device)
         return self.sketch.rows(np.zeros(n_rows, dtype=np.intp) if codes is None else codes, rng)
 
 
@@ -935,7 +928,7 @@ class TableSpace:
             labels, schema = read_each(y, len(codes))[:, None], tables.TableSchema((target,))
             of_target = tables.read_codes(labels, schema, private=private)[:, 0]
         else:
-            of_target = read_label_codes(y, read_classes(target.values)[1], len(codes), private)
+            of_target = read_label_codes(y, target.values, len(codes), private)
         return np.column_stack([codes, of_target])
 
 

@@ -94,8 +94,9 @@ class TableSketch(BaseEstimator):
     def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
         if _schema.is_auto(estimator):
-            return PrivateRecords(_schema.open_space(estimator, columns), np.empty((0, 0)), 0)
-        space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
+            space = _schema.open_space(estimator, columns)
+        else:
+            space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
         if by_person:
             space = space.by_person("user")
         return PrivateRecords(space, np.empty((0, 0)), 0)
@@ -193,21 +194,19 @@ class TableReleases(SketchSeries):
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
         sums = self._of_parts()
-        release_marginals(records.values, self.space.schema, sums, **self._options)
+        self._released(records.values, sums)
         return np.concatenate(sums.made)
 
     def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         # The order and the sizes of runs are public, and so is the split of the sums among them.
         sums = self._of_parts(values, source)
-        release_marginals(self._no_points, self.space.schema, sums, **self._options)
+        self._released(self._no_points, sums)
         return np.concatenate(sums.made)
 
     def read(self, total: np.ndarray) -> ReleasedTable:
         """Return what is fitted to the sum of all parts."""
-        sums = self._of_parts(total)
-        released = release_marginals(self._no_points, self.space.schema, sums, **self._options)
-        return self._fitted(released)
+        return self._fitted(self._released(self._no_points, self._of_parts(total)))
 
     @property
     def _no_points(self) -> np.ndarray:
@@ -224,13 +223,17 @@ class TableReleases(SketchSeries):
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             persons = None if self.space.user is None else records.persons
-            released = release_marginals(
-                records.values, self.space.schema, releases, **self._options, persons=persons
-            )
+            released = self._released(records.values, releases, persons)
             bar.update(len(shares))
             fitted = self._fitted(released)
             bar.update()
         return fitted
+
+    def _released(
+        self, codes: np.ndarray, releases: CountReleases, persons: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        options = self._options | {"by_cell": bool(self.n_parts), "persons": persons}
+        return release_marginals(codes, self.space.schema, releases, **options)
 
     def _fitted(self, released: dict[str, np.ndarray]) -> ReleasedTable:
         """Return the model of released counts, with those that tell of its quality."""
@@ -257,11 +260,10 @@ class TableReleases(SketchSeries):
     @property
     def _shares(self) -> dict[str, float]:
         by_person = self.space.user is not None
-        options = {name: self._options[name] for name in ("parities", "totals")}
-        return share_marginals(self.space.schema, **options, by_person=by_person)
+        return share_marginals(self.space.schema, **self._options, by_person=by_person)
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, bool]:
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         # Totals of all classes are released if the noise multiplier is above this. With less noise,
@@ -270,7 +272,7 @@ class TableReleases(SketchSeries):
         totals = apart and self.budget.noise_multiplier > noise_of_totals
         # Parities are counted by bits, which have no weights; and of halves that a release finds.
         parities = apart and self.space.user is None and not self.n_parts
-        return {"parities": parities, "totals": totals, "by_cell": bool(self.n_parts)}
+        return {"parities": parities, "totals": totals}
 
 
 # The share of the budget, in units of 1 / noise**2, that finds a schema: the noise of what is left
