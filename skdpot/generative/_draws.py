@@ -16,7 +16,7 @@ from numpy.random import RandomState
 from skdpot._base import warn_of_bounds
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._mixture import column_slices, pair_counts
+from skdpot.generative._mixture import pair_counts
 from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, write_table
 
@@ -157,38 +157,40 @@ def sample_codes(
         schema.names.index(name): schema.intervals(name, condition)
         for name, condition in (given or {}).items()
     }
-    columns = dict(zip(schema.features, column_slices(model["n_cells"]), strict=True))
-    cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
+    features, ends = schema.features, np.cumsum(model["n_cells"])[:-1]
+    cells = np.split(model["cells"], ends, axis=1)
+    starts, stops = (np.split(model[name], ends) for name in ("starts", "stops"))
+    intervals = [conditions.get(j) for j in features]
+    allowed = list(map(_allowed_shares, starts, stops, intervals))
     prior = model["weights"]
     if schema.target in conditions and not schema.has_bands:
         classes = [np.arange(*interval) for interval in conditions[schema.target]]
         prior = prior * np.isin(model["classes"], np.concatenate(classes))
-    posterior = prior.copy()
-    allowed = {j: _allowed_shares(*ends, conditions.get(j)) for j, ends in cell_ends.items()}
-    held: dict[int, np.ndarray] = {}
-    for j in conditions.keys() & columns.keys():
-        held[j] = model["cells"][:, columns[j]] @ allowed[j]
-        # A value that no component has, as in an empty tail, does not change the posterior.
-        held[j] = held[j] if held[j].any() else np.ones(len(prior))
-        posterior *= held[j]
-    features = list(columns)
+    # The probability that a component meets the condition on a column. A value that no component
+    # has, as in an empty tail, does not change the posterior.
+    held = {c: cells[c] @ allowed[c] for c, j in enumerate(features) if j in conditions}
+    held = {c: shares if shares.any() else np.ones(len(prior)) for c, shares in held.items()}
+    posterior = math.prod(held.values(), start=prior)
     factors = _factors.factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
     n_candidates, most_rows = 1, 2_000_000
-    if any(features[c] in conditions for c in factors):
+    if held.keys() & factors.keys():
         n_candidates = min(max(most_rows // max(n_samples, 1), 2), 16)
     n_rows = n_samples * n_candidates
-    labels = labels if labels is None else np.repeat(labels, n_candidates)
-    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
     # Trees find a parity because, by chance, components, its columns or pairs of these are slightly
     # informative about the target.
     by_chance = np.any(model.get("parities", np.zeros((1, len(features)))), axis=0)
     evenly &= not conditions
+    is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
+    among = np.ones((1, len(prior))) if labels is None else is_of_class
+    of_labels = shares_of_rows(_with_fallback(among * posterior, among * prior))
+    labels = np.repeat(
+        np.zeros(n_samples, dtype=np.int64) if labels is None else labels, n_candidates
+    )
     of_each = np.bincount(labels, minlength=len(of_labels))[None]
     components = draw_entries(
         of_labels, labels, rng, of_each if evenly and not by_chance.any() else None
     )
-    is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
     sizes = is_of_class * np.bincount(components, minlength=len(prior)) if evenly else None
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
@@ -196,17 +198,11 @@ def sample_codes(
     codes = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         codes[order, schema.target] = model["classes"][components]
-    fine, halves = [], []
-    if factors:
-        ends = np.cumsum(model["n_cells"])[:-1]
-        fine = np.split(model["fine"], ends)
-        cell_halves = np.split(model["halves"], ends)
-        halves = [_factors.firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
+    fine, halves = _factors.fine_groups(model) if factors else ([], [])
     # The class of each row, and the groups that its cells are in, by the column.
     grouped, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
-        j = features[c]
-        cells, rows, weights = model["cells"][:, columns[j]], components, prior
+        profiles, rows, weights = cells[c], components, prior
         of_rows = None if by_chance[c] else sizes
         if c in factors:
             for parent in factors[c]:
@@ -214,32 +210,35 @@ def sample_codes(
                     others = np.flatnonzero(model["parities"][-2 - parent])
                     grouped[parent] = _factors.parity_groups(others, grouped, halves)
             # First a group of cells, given the parents, and then a cell of it.
-            within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
-            within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
-            shares = shares_of_rows(within)
-            own = _factors.group_sums(cells, fine[c])
+            within = _cells_of_groups(fine[c], prior @ cells[c])
+            weights, profiles = within.sum(axis=1), shares_of_rows(within)
+            own = _factors.group_sums(cells[c], fine[c])
             rows, kept = _factors.draw_groups(
-                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=of_rows
+                own, components, factors[c], grouped, rng, profiles @ allowed[c], sizes=of_rows
             )
-            if j in held:
-                fits[order] *= kept / np.maximum(held[j][components], 1e-9)
-            grouped[c], cells = rows, shares
-            weights = within.sum(axis=1)
+            if c in held:
+                fits[order] *= kept / np.maximum(held[c][components], 1e-9)
             of_rows = None if of_rows is None else of_rows @ own
-        starts, stops = cell_ends[j]
+        widths = stops[c] - starts[c]
         # A row without any allowed cell gets all allowed codes with equal probability.
-        of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
+        of_cells = _with_fallback(profiles * allowed[c], allowed[c] * widths)
         chosen = draw_entries(of_cells, rows, rng, of_rows, grouped[-1])
-        density = (weights @ cells) / (stops - starts)
-        codes[order, j] = draw_column(
-            schema.columns[j], starts, stops, density, chosen, rng, conditions.get(j)
+        column, density = schema.columns[features[c]], (weights @ profiles) / widths
+        codes[order, features[c]] = draw_column(
+            column, starts[c], stops[c], density, chosen, rng, intervals[c]
         )
-        if factors and c not in factors:
-            grouped[c] = fine[c][np.searchsorted(cell_ends[j][1], codes[order, j], side="right")]
+        if factors:
+            grouped[c] = rows if c in factors else fine[c][chosen]
     if n_candidates == 1:
         return codes
     chosen = draw_entries(fits.reshape(n_samples, n_candidates), np.arange(n_samples), rng)
     return codes[np.arange(n_samples) * n_candidates + chosen]
+
+
+def _cells_of_groups(fine, shares):
+    """Return the share of each cell, in the row of its group; in an empty one, cells are equal."""
+    is_of_group = fine == np.arange(fine.max() + 1)[:, None]
+    return _with_fallback(is_of_group * shares, is_of_group)
 
 
 def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
@@ -314,20 +313,6 @@ def _allowed_shares(starts, stops, intervals):
         for first, last in intervals
     ]
     return np.sum(overlaps, axis=0) / (stops - starts)
-
-
-def _component_weights(posterior, prior, classes, n_samples, labels):
-    """Return the probability of each component for each label, and the label of each record.
-
-    It is the prior where the posterior is 0. All records have the label 0 if there are none.
-    """
-    if labels is None:
-        weights = _with_fallback(posterior[None], prior)
-        labels = np.zeros(n_samples, dtype=np.int64)
-    else:
-        is_of_class = classes == np.arange(classes.max() + 1)[:, None]
-        weights = _with_fallback(is_of_class * posterior, is_of_class * prior)
-    return shares_of_rows(weights), labels
 
 
 def _with_fallback(weights, fallback):

@@ -625,9 +625,16 @@ def draw_groups(
     return drawn, kept
 
 
+def fine_groups(model: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the fine group of each cell of each column, and the half of each of these groups."""
+    ends = np.cumsum(model["n_cells"])[:-1]
+    fine, halves = np.split(model["fine"], ends), np.split(model["halves"], ends)
+    return fine, list(map(firsts_of, halves, fine))
+
+
 def factors_of(model: Mapping[str, np.ndarray]) -> dict[int, dict[int, np.ndarray]]:
     """Return the factors of each column with parents, by parent."""
-    sizes = [part.max() + 1 for part in np.split(model["fine"], np.cumsum(model["n_cells"])[:-1])]
+    sizes = [part.max() + 1 for part in fine_groups(model)[0]]
     found: dict[int, dict[int, np.ndarray]] = {}
     start = 0
     for a, c in model["edges"].tolist():
