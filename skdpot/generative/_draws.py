@@ -471,15 +471,13 @@ class ReleasedTable:
             return self.space.classes[plain[schema.target]]
         return schema.columns[schema.target].presented(plain[schema.target])
 
-    def sample_users(self, n_users: Any, rng: RandomState) -> Any:
-        """Return the rows of this many people, with a column of their person."""
-        if self.space.user is None:
-            raise ValueError("n_users is for a generator that was fitted with groups=.")
+    def sample_users(self, n_users: int, name: str, rng: RandomState) -> Any:
+        """Return the rows of this many people, with a column of this name for their person."""
         sizes = _records.draw_sizes(self.statistics, n_users, rng)
         # Even draws would make the rows of a person depend on those of others.
         drawn = self.sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
-        table = _records.with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
+        table = _records.with_person(table, name, np.repeat(np.arange(n_users), sizes))
         return (table, *labels) if labels else table
 
     def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState) -> float:

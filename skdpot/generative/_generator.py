@@ -99,11 +99,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         fitted = self._ruled
         if n_users is None:
             return fitted.sample(n_samples, y, given, rng)
-        if not isinstance(fitted, ReleasedTable):
+        if not isinstance(fitted, ReleasedTable) or fitted.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         if y is not None or given is not None:
             raise ValueError("y and given are for single rows: n_users draws whole people.")
-        return fitted.sample_users(check_count("n_users", n_users), rng)
+        return fitted.sample_users(check_count("n_users", n_users), fitted.space.user, rng)
 
     @property
     def _ruled(self) -> _Fitted:

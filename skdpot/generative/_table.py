@@ -117,8 +117,8 @@ class TableSketch(BaseEstimator):
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
         if space.is_open:
-            options: dict[str, Any] = {"training": None, "progress": progress, "is_found": True}
-            return plan_schema(space, budget, partial(self._plan, **options))
+            plan = partial(self._plan, training=None, progress=progress, is_found=True)
+            return plan_schema(space, budget, plan)
         # With 500 classes, the model of three columns takes 15 seconds.
         n_classes, most_classes = space.schema.n_classes, 1_000
         if n_classes > most_classes and not is_found:
@@ -232,8 +232,10 @@ class TableReleases(SketchSeries):
     def _released(
         self, codes: np.ndarray, releases: CountReleases, persons: np.ndarray | None = None
     ) -> dict[str, np.ndarray]:
-        options = self._options | {"by_cell": bool(self.n_parts), "persons": persons}
-        return release_marginals(codes, self.space.schema, releases, **options)
+        schema, by_cell = self.space.schema, bool(self.n_parts)
+        return release_marginals(
+            codes, schema, releases, **self._options, by_cell=by_cell, persons=persons
+        )
 
     def _fitted(self, released: dict[str, np.ndarray]) -> ReleasedTable:
         """Return the model of released counts, with those that tell of its quality."""
@@ -798,8 +800,8 @@ def find_strong(
     shares = np.array(of_signs + missing)
     pairs, may_miss = _counts.sign_pairs(rows.schema)
     exact = rows.sum_signs(signs, [pairs], by_class=False)[:, 0]
-    sums, noise = rows.release_signs("signs", exact)
-    clear = _factors.clear_strengths(sums / n_records, noise / n_records, shares[pairs])
+    noisy, noise = rows.release_signs("signs", exact)
+    clear = _factors.clear_strengths(noisy / n_records, noise / n_records, shares[pairs])
     n_pairs = len(may_miss)
     strengths = np.maximum(clear[:n_pairs], coarse)
     # Values that are seldom missing together matter little: their covariance counts.
