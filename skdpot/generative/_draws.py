@@ -305,12 +305,10 @@ def _heaps(column, starts, stops, density):
 
 def _allowed_shares(starts, stops, intervals):
     """Return the share of each cell within the intervals; 1 for `intervals` of None."""
-    if intervals is None:
-        return np.ones(len(starts))
     # A cell may have a part of its codes within an interval, which are equally likely.
     overlaps = [
         np.maximum(np.minimum(stops, last) - np.maximum(starts, first), 0)
-        for first, last in intervals
+        for first, last in intervals or [(0, stops[-1])]
     ]
     return np.sum(overlaps, axis=0) / (stops - starts)
 

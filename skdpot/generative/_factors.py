@@ -104,11 +104,6 @@ def coarse_dependence(
     return left if left > min_distance else 0.0
 
 
-def firsts_of(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the value of the first cell of each group."""
-    return values[np.unique(group, return_index=True)[1]]
-
-
 def group_sums(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return the sums of the columns of each group."""
     return np.column_stack([cells[:, group == g].sum(axis=1) for g in range(group.max() + 1)])
@@ -329,7 +324,10 @@ def fit_factors(
     shares = [weights @ part for part in cells]
     halves = groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
     if "halves" in released:
-        halves = halves_of_cells(released, ends)
+        counted = np.split(released["groups"], ends)
+        sizes = [group.max() + 1 for group in counted]
+        of_groups = np.split(released["halves"], np.cumsum(sizes)[:-1])
+        halves = [half[group] for half, group in zip(of_groups, counted, strict=True)]
     if "strong_groups" in released:
         groups = np.split(released["strong_groups"], ends)
     pairs = zip(groups, halves, strict=True)
@@ -337,8 +335,10 @@ def fit_factors(
     # A fine group has about 1/32 of all records.
     fine = [_counts.merge_within(*part, 1 / 32) for part in zip(parts, shares, strict=True)]
     margins = list(map(np.bincount, fine, shares))
-    targets = _pair_targets(released, schema, margins, groups, list(map(firsts_of, groups, fine)))
-    fine_halves = list(map(firsts_of, halves, fine))
+    targets = _pair_targets(
+        released, schema, margins, groups, list(map(_counts.firsts_of, groups, fine))
+    )
+    fine_halves = list(map(_counts.firsts_of, halves, fine))
     explained = partial(explained_by_pairs, *_signs_of_pairs(margins, fine_halves, targets))
     outstanding = outstanding_parities(released, model, schema.n_classes, halves, explained)
     if not (targets or outstanding):
@@ -412,13 +412,6 @@ def _spread_components(weights, targets, margins):
 def _dependence(target, rows, columns):
     """Return the distance of a table from independence, in total variation."""
     return float(np.abs(target - np.outer(rows, columns)).sum()) / 2
-
-
-def halves_of_cells(released: Mapping[str, np.ndarray], ends: np.ndarray) -> list[np.ndarray]:
-    """Return the half of its column in which each cell is."""
-    groups = np.split(released["groups"], ends)
-    of_groups = np.split(released["halves"], np.cumsum([g.max() + 1 for g in groups])[:-1])
-    return [half[group] for half, group in zip(of_groups, groups, strict=True)]
 
 
 def _pair_targets(released, schema, margins, groups, coarse):
@@ -639,7 +632,7 @@ def fine_groups(model: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list
     """Return the fine group of each cell of each column, and the half of each of these groups."""
     ends = np.cumsum(model["n_cells"])[:-1]
     fine, halves = np.split(model["fine"], ends), np.split(model["halves"], ends)
-    return fine, list(map(firsts_of, halves, fine))
+    return fine, list(map(_counts.firsts_of, halves, fine))
 
 
 def factors_of(model: Mapping[str, np.ndarray]) -> dict[int, dict[int, np.ndarray]]:

@@ -500,13 +500,14 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     standard deviations of the noise of both.
     """
     # The mixture is fitted to groups of cells, of which there are fewer than cells.
-    singles = []
-    for column in columns:
-        group, counts = released["groups"][column], released["counts"][column]
-        single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
-        singles.append(with_even_share(single))
+    groups = [released["groups"][column] for column in columns]
+    counts = [released["counts"][column, c] for column in columns]
+    singles = [
+        with_even_share(nearest_distribution(np.bincount(group, count) / n_records))
+        for group, count in zip(groups, counts, strict=True)
+    ]
     # The noise of a group is that of all its cells, each taken to be one record at least.
-    n_cells = [np.bincount(released["groups"][column]) for column in columns]
+    n_cells = list(map(np.bincount, groups))
     noise = np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
     return singles, pairs, (noise, pair_noise)

@@ -882,8 +882,7 @@ class TableSpace:
             return None
         column = self.schema.columns[self.schema.target]
         labels = [*column.values, *([None] if column.missing else [])]
-        array = np.asarray(labels, dtype=object if column.missing else None)
-        return array if array.ndim == 1 else np.fromiter(labels, dtype=object, count=len(labels))
+        return np.asarray(labels, dtype=object if column.missing else None)
 
     @property
     def target(self) -> Any:

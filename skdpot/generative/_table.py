@@ -178,7 +178,8 @@ class TableReleases(SketchSeries):
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return _counts.noise_of_counts(self.space.schema, self._of_parts())
+        n_columns = len(self.space.schema.features)
+        return _counts.noise_of_tables(self._of_parts(), "values", n_columns)
 
     def for_parts(self, n_parts: int, columns: Any) -> "TableReleases":
         """Return what each of several owners releases, or raise."""
@@ -697,7 +698,8 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]
     edges = {j: _counts.first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = _counts.refined_columns(schema)
-    final_noise = math.sqrt(schema.n_classes) * _counts.noise_of_counts(schema, rows.releases)
+    final_noise = _counts.noise_of_tables(rows.releases, "values", len(edges))
+    final_noise *= math.sqrt(schema.n_classes)
     for name in _counts.ROUNDS if refined else ():
         cells = (_counts.cells_of_codes(rows.codes[:, j], edges[j]) for j in refined)
         exact = rows.count(cells, [len(edges[j]) - 1 for j in refined], by_class=False)
