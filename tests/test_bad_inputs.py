@@ -391,7 +391,7 @@ MISTAKES = {
          lambda book: private_repair(book()).fit(
              PEOPLE.assign(sex=pd.Categorical(PEOPLE["sex"].map({"f": "female", "m": "male"})))
          ),
-         "'sensitive_features' .* or other categories", "convert the column"),
+         "'sensitive_features' has other categories", "convert the column"),
         ("an encoder before a repair",
          lambda book: repair().fit(sparse.csr_array(NUMBERS.to_numpy())),
          "X is sparse", "repair the table before an encoder"),
@@ -483,6 +483,11 @@ MISTAKES = {
         ("images whose channels come first",
          lambda book: of_vectors(book(), image_shape=(3, 5, 6)).fit(np.zeros((9, 90))),
          "has the channels first", r"np.moveaxis\(X, 1, -1\), and declare image_shape=\(5, 6, 3\)"),
+        ("images of 8 bits within those of 16",
+         lambda book: of_vectors(book(), bounds=(0, 65535), image_shape=(1, 2)).fit(
+             X.astype(np.uint8)
+         ),
+         "of type uint8, which ends at 255", r"declare bounds=\(0, 255\)"),
         ("a column for a table", lambda book: of_tables(book()).fit(TABLE["age"]),
          "X must be a table of rows and columns", r"becomes one by to_frame\(\)"),
         ("a schema that there is not", lambda book: of_tables(book(), schema="Auto").fit(TABLE),
@@ -567,6 +572,11 @@ MISTAKES = {
         ("no candidates",
          lambda book: search(book(), param_distributions=[]).fit(RECORDS, LABELS),
          "has fewer than two candidates", "Give two or more values, or fit the estimator"),
+        ("the parameter of a step",
+         lambda b: search(b(), estimator=make_pipeline(LogisticRegression())).fit(
+             RECORDS, LABELS
+         ),
+         "Invalid parameter 'C' for", "'C' is not a parameter: is 'logisticregression__C' meant"),
         ("one candidate",
          lambda book: search(book(), param_distributions={"C": [1.0]}).fit(RECORDS, LABELS),
          "has fewer than two candidates", "Give two or more values, or fit the estimator"),
@@ -943,6 +953,9 @@ WORKING = {
         make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
     "a schema with labels": searched(TABLE, None, DPSinkhornGenerator(None, schema=SCHEMA),
         param_distributions={"target": ["city", None]}, score_range=(-1, 0)),
+    "categories of a repair": searched(CITIES.assign(sex=np.resize(["f", "m"], 200)), LABELS,
+        make_pipeline(FairBarycenterPreprocessor("sex", method="support", n_jobs=1,
+            categories={"city": ["Oslo", "Rome"]}), OneHotEncoder(), Ridge())),
     "objects": searched(CITIES[["a"]].astype(object), THREE),
     "groups": searched(RECORDS, LABELS, cv=GroupKFold(2), fit={"groups": np.resize(range(9), 200)}),
     "lists": searched(RECORDS.tolist(), WORDS.tolist(), scoring="f1"),
@@ -1099,7 +1112,7 @@ def test_columns_of_one_name_are_refused(of, book):
 
 @pytest.mark.parametrize("of", PERIODS)
 def test_periods_and_intervals_are_refused_by_their_types(of, book):
-    wrong = "or periods or in|that are not num|to hold dates|and periods dates"
+    wrong = "has periods or in|that are not num|to hold dates|and periods dates"
     for column in (pd.period_range("2020", periods=60, freq="D"), pd.cut(np.arange(60), 3)):
         with pytest.raises(ValueError, match=wrong):
             PERIODS[of](book, column)
@@ -1280,7 +1293,7 @@ def test_numbers_beside_equal_text_are_refused(of, book):
 def test_codes_that_were_text_in_the_fit_are_refused_as_numbers():
     codes = PEOPLE.assign(city=np.where(PEOPLE["city"] == "Oslo", "1", "2"))
     fair = repair().fit(codes)
-    with pytest.raises(ValueError, match="column 'city' has text where .* or the other way round"):
+    with pytest.raises(ValueError, match="'city' has numbers or truth values, none of which is"):
         fair.transform(codes.astype({"city": int}))
 
 

@@ -28,7 +28,7 @@ from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
-from skdpot.privacy.checks import check_count, redact_errors, to_display
+from skdpot.privacy.checks import UndeclaredError, check_count, redact_errors, to_display
 from skdpot.privacy.noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries
 from skdpot.transport.sinkhorn import entropic_transport
@@ -286,6 +286,11 @@ def read_points(
             numbers, codes = numbers[codes >= 0], codes[codes >= 0]
         if space is None:
             space = record_space(numbers.shape[1], estimator.bounds, classes, estimator.image_shape)
+        if space.image_shape and numbers.dtype == np.uint8 and space.box[1].max() > 255:
+            raise ValueError(
+                "images of 8 bits would be dark: X is of type uint8, which ends at 255, and bounds "
+                "go beyond. For such images declare bounds=(0, 255)."
+            )
         return PrivateRecords(space, numbers, n_read, codes)
     # Outside of the handler, so that no error with private values is the context of this one.
     raise ValueError(message)
@@ -322,7 +327,7 @@ def read_label_codes(y, number, n_records, private):
     if private:
         tables.refuse_other_labels(y, number, "y")
     elif (codes < 0).any():
-        raise ValueError(
+        raise UndeclaredError(
             "y has labels that are not among the declared classes. Declare all possible labels, or "
             "leave out the records with others."
         )
