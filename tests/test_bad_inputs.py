@@ -1004,6 +1004,13 @@ TOLD = {
     r"noise hides the features \[0\], whose bounds are narrower": lambda: distance(
         None, bounds=([0, 0], [80, 1e6]), metric="euclidean", random_state=0
     ).fit(np.tile(X, (20, 1)), [*GROUP] * 20),
+    "most rows that are drawn have computed values that are not declared": lambda: (
+        of_tables(
+            None, epsilon=None, schema=SCHEMA | {"wage": (0.0, 20.0)}, computed={"wage": "age / 2"}
+        )
+        .fit(TABLE.assign(wage=TABLE["age"] / 2))
+        .sample(99)
+    ),
     "is charged to no ledger: give the estimator one": lambda: search(
         PrivacyLedger(9.0),
         estimator=DPSinkhornGenerator(1.0, schema={"a": range(9), "b": range(3)}),

@@ -7,13 +7,13 @@ parents; conditions on them choose among candidates by their weights.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
 
-from skdpot._base import warn_of_bounds
+from skdpot._base import warn_of_bounds, warn_user
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import column_slices, pair_counts
@@ -533,7 +533,15 @@ class ReleasedTable:
             return draw(n_samples, classes)
 
         def kept(rows: list[np.ndarray]) -> np.ndarray:
-            return self.rules.kept(self._frame(rows[1:]), schema)
+            frame, formulas = self._frame(rows[1:]), replace(self.rules, conditions=())
+            right = self.rules.kept(frame, schema)
+            # A function of the release.
+            if formulas and right.mean() < 0.5 and formulas.kept(frame, schema).mean() < 0.5:
+                warn_user(
+                    "most rows that are drawn have computed values that are not declared, and are "
+                    "left out: compare formulas, and their units, with the schema."
+                )
+            return right
 
         return _records.draw_rows(draw, kept, n_samples, classes, rng)
 
