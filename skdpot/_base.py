@@ -348,6 +348,12 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
         """Set the fitted attributes from the release."""
 
+    def _keep_parts(self, plan: ReleasePlan, total: np.ndarray, columns: Any) -> None:
+        """Fit to the sum of all parts, which owners have released."""
+        # The names of features, which are public.
+        validate_data(self, columns, skip_check_array=True)
+        self._replace_fit(plan, plan.release.read(total))
+
     def preview(self, n_records, columns=None, **public) -> Preview:
         """Return what a fit would release, its price and its expected errors; charges nothing.
 

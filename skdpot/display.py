@@ -497,12 +497,9 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
             if not all(np.isfinite(column).all() for column in as_numbers):
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
             return as_numbers
-    return [np.array([_category_text(value) for value in column.tolist()]) for column in values]
-
-
-def _category_text(category: Any) -> str:
-    """Return a category as text; all kinds of missing values are one category."""
-    return "missing" if is_missing(category) else str(category)
+    # All kinds of missing values are one category.
+    texts = [["missing" if is_missing(one) else str(one) for one in of.tolist()] for of in values]
+    return list(map(np.array, texts))
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:

@@ -471,8 +471,7 @@ def open_plan(fair: Any) -> ReleasePlan:
     """Return the plan of a fit without privacy, which releases nothing; or raise."""
     if fair.delta is not None or fair.bounds is not None:
         raise ValueError("delta and bounds are for fits with epsilon.")
-    label = f"{type(fair).__name__} without epsilon"
-    return ReleasePlan(None, None, make_source(), label, None)
+    return ReleasePlan(None, None, make_source(), f"{type(fair).__name__} without epsilon", None)
 
 
 def plan_of(fair: Any, release: Any, not_protected: tuple[str, ...], n_records: int) -> ReleasePlan:

@@ -7,7 +7,7 @@ parents; conditions on them choose among candidates by their weights.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -533,14 +533,10 @@ class ReleasedTable:
             return draw(n_samples, classes)
 
         def kept(rows: list[np.ndarray]) -> np.ndarray:
-            frame, formulas = self._frame(rows[1:]), replace(self.rules, conditions=())
-            right = self.rules.kept(frame, schema)
-            # A function of the release.
-            if formulas and right.mean() < 0.5 and formulas.kept(frame, schema).mean() < 0.5:
-                warn_user(
-                    "most rows that are drawn have computed values that are not declared, and are "
-                    "left out: compare formulas, and their units, with the schema."
-                )
+            right = self.rules.kept(self._frame(rows[1:]), schema)
+            if schema.computed and right.mean() < 0.5:
+                # A function of the release.
+                warn_user("most drawn rows are left out: compare computed columns with the schema.")
             return right
 
         return _records.draw_rows(draw, kept, n_samples, classes, rng)

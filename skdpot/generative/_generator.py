@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import DensityMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, make_bar, warn_of_few, warn_of_uncounted, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
@@ -532,12 +532,6 @@ class DPSinkhornGenerator(BaseGenerator):
         """Return an owner's counts without noise: private."""
         _, records = data
         return plan.release.values(records)
-
-    def _keep_parts(self, plan, total, columns) -> None:
-        """Fit to the sum of all parts."""
-        # The names of features, which are public.
-        validate_data(self, columns, skip_check_array=True)
-        self._replace_fit(plan, plan.release.read(total))
 
     @property
     def _bar(self) -> Callable[..., Any]:

@@ -287,10 +287,7 @@ def read_points(
         if space is None:
             space = record_space(numbers.shape[1], estimator.bounds, classes, estimator.image_shape)
         if space.image_shape and numbers.dtype == np.uint8 and space.box[1].max() > 255:
-            raise ValueError(
-                "images of 8 bits would be dark: X is of type uint8, which ends at 255, and bounds "
-                "go beyond. For such images declare bounds=(0, 255)."
-            )
+            raise ValueError("X is of type uint8, which ends at 255: declare bounds=(0, 255).")
         return PrivateRecords(space, numbers, n_read, codes)
     # Outside of the handler, so that no error with private values is the context of this one.
     raise ValueError(message)

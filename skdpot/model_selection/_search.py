@@ -662,9 +662,8 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
     except ValueError as error:
         known = estimator.get_params()
         for name in params.keys() - known.keys():
-            nested = [one for one in known if one.endswith(f"__{name}")]
-            for near in (nested or get_close_matches(name, known))[:1]:
-                error.add_note(f"{name!r} is not a parameter: is {near!r} meant?")
+            near = [k for k in known if k.endswith(f"__{name}")] or get_close_matches(name, known)
+            error.add_note(f"{name!r} is not a parameter; near are {near}.")
         raise
     validate_nested_parameters(candidate)
     if get_tags(candidate).input_tags.pairwise:

@@ -258,14 +258,12 @@ class BaseLocalSampler(
         names, epsilon = names_of(X), self._fitted.draws.epsilon
         if len(set(names)) < len(names):
             raise ValueError(
-                "the index of X has a user twice, whose samples would be charged as those of one: "
-                "add up the rows of a user, as by X.groupby(level=0).sum(); if it names no users, "
-                "leave it out by X.reset_index(drop=True)."
+                "the index of X has a user twice, and each would be charged once: add up rows by "
+                "X.groupby(level=0).sum(), or drop other names by X.reset_index(drop=True)."
             )
         if epsilon != float(self.epsilon):
             raise ValueError(
-                f"nothing was charged: the sampler was fitted with an epsilon of {epsilon:g}, and "
-                f"now has {self.epsilon:g}. Fit it again."
+                f"the fit had epsilon={epsilon:g}, and not {self.epsilon:g}: fit again."
             )
         samples = replace(self._fitted, n_samples=n_samples)
         plan = self._plan_samples(samples, make_source(self.random_state))
