@@ -278,6 +278,24 @@ def warn_of_variants(labels: Iterable) -> None:
             )
 
 
+def warn_of_stand_ins(columns: Iterable[tuple[Any, np.ndarray]]) -> None:
+    """Warn of columns, not private, where a number may stand for missing values, such as -999.
+
+    Several rows have it, and it is the only one below 0, or far from all others. Many columns are 0
+    in some rows and far from it in others.
+    """
+    for name, values in columns:
+        found, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+        for end, others in ((0, found[1:]), (-1, found[:-1])):
+            if len(others) > 4 and counts[end] > 2 and found[end] != 0:
+                is_far = np.abs(others - found[end]).min() > 2 * np.ptp(others)
+                if is_far or found[end] < 0 <= others[0]:
+                    warn_user(
+                        f"column {name!r} has the number {found[end]:g} in several rows, and all "
+                        "others are far from it: if it stands for missing values, write NaN."
+                    )
+
+
 def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
     return frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES

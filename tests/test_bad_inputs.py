@@ -582,7 +582,7 @@ MISTAKES = {
          lambda b: search(b(), estimator=make_pipeline(LogisticRegression())).fit(
              RECORDS, LABELS
          ),
-         "Invalid parameter 'C' for", "'C' is not a parameter; near are ..'logisticregression__C'"),
+         "Invalid parameter 'C' for", "'C' is not a parameter; near are .'logisticregression__C'"),
         ("one candidate",
          lambda book: search(book(), param_distributions={"C": [1.0]}).fit(RECORDS, LABELS),
          "has fewer than two candidates", "Give two or more values, or fit the estimator"),
@@ -995,6 +995,15 @@ TOLD = {
     "column 'name' has a label of its own for most rows.*: leave out": lambda: repair().fit(
         PEOPLE.assign(name=[f"p{i}" for i in range(60)])
     ),
+    "column 'age' has the number -999 in several rows.* write NaN": lambda: repair().fit(
+        PEOPLE.assign(age=PEOPLE["age"].where(HIRED > 0, -999))
+    ),
+    "column 'wage' has the number -1 in several rows.* write NaN": lambda: repair().fit(
+        PEOPLE.assign(wage=np.where(HIRED, np.exp(WAGE), -1))
+    ),
+    "column 'hours' has the number 9999 in several rows.* write NaN": lambda: repair().fit(
+        PEOPLE.assign(hours=np.where(HIRED, PEOPLE["age"] // 4, 9999))
+    ),
     "most numbers of \\['income'\\] are beyond those of the fit": lambda: (
         repair().fit(PEOPLE).transform(PEOPLE.assign(income=1000 * PEOPLE["income"]))
     ),
@@ -1025,6 +1034,10 @@ TOLD = {
     "'A' and 'a' are two groups": lambda: distance(None).fit(X, np.resize(["a", "A", "b"], 40)),
 }
 PLAIN = {
+    "numbers of which many are 0": lambda: repair().fit(
+        PEOPLE.assign(savings=np.where(HIRED, 900 + PEOPLE["age"] % 7, 0))
+    ),
+    "levels from below 0": lambda: repair().fit(PEOPLE.assign(mood=np.resize([-1, 0, 1, 2], 60))),
     "codes as text": lambda: repair().fit(PEOPLE.assign(code=np.where(HIRED, "1", "2"))),
     "numbers as text, named": lambda: repair(categorical_features=["city"]).fit(
         NUMBERS_AND_SEX.assign(city=np.where(HIRED, "1.5", "2"))

@@ -17,6 +17,7 @@ from skdpot._base import (
     refuse_bounds_in_other_order,
     warn_of_few,
     warn_of_grid,
+    warn_of_stand_ins,
     warn_user,
 )
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
@@ -525,6 +526,8 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     groups, n_changed = read_groups(fair, rows.labels), 0
     warn_of_false(rows.computed, rows.codes)
     groups.warn_of_attribute(rows.codes.T, [column.name for column in rows.every])
+    every = zip(rows.every, rows.codes.T, strict=True)
+    warn_of_stand_ins((of.name, values) for of, values in every if of.kind == NUMERIC)
     moved = to_be_moved(rows.codes, rows.every, rows.computed)
     fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:
