@@ -168,6 +168,14 @@ def warn_of_uncounted(counted: float, of: str) -> None:
     )
 
 
+def warn_of_empty(labels: Iterable, counts: np.ndarray, deviation: float) -> None:
+    """Warn of declared classes of which a release shows no record, by the noise of its counts."""
+    hidden = np.less_equal(counts, 2.0 * deviation).tolist()
+    named = [label for label, is_hidden in zip(labels, hidden, strict=False) if is_hidden]
+    if named and not all(hidden) and not useless_releases_are_allowed():
+        warn_user(f"there are no records of {named}, or noise hides them: what is learned of them is noise.")
+
+
 def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:
     """Warn if a release counts far fewer records than there are; the noise has this deviation.
 

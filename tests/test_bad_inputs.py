@@ -477,7 +477,7 @@ MISTAKES = {
         ("a target without a schema", lambda book: of_vectors(book(), target="city").fit(TABLE),
          "target is declared, but VectorSketch", "declare schema={column: ...}"),
         ("a table without a schema", lambda book: of_vectors(book()).fit(TABLE),
-         "X holds text", "for a table declare schema="),
+         "X holds text", "For a table declare schema="),
         ("labels without classes", lambda book: of_vectors(book()).fit(X, GROUP),
          "classes are not declared", "give all possible labels"),
         ("images in three dimensions",

@@ -437,8 +437,7 @@ class DPSinkhornGenerator(BaseGenerator):
         # Declarations are read first: what is wrong with them is said without a look at records.
         model = self._read_model(by_person=groups is not None)
         by_person = {} if groups is None else {"groups": groups}
-        private = self.epsilon is not None
-        records = model._read(self, X, y, reset=True, private=private, **by_person)
+        records = model._read(self, X, y, reset=True, private=self.epsilon is not None, **by_person)
         check_exact_sums(len(records))
         return model, records
 
