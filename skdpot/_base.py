@@ -170,10 +170,9 @@ def warn_of_uncounted(counted: float, of: str) -> None:
 
 def warn_of_empty(labels: Iterable, counts: np.ndarray, deviation: float) -> None:
     """Warn of declared classes of which a release shows no record, by the noise of its counts."""
-    hidden = np.less_equal(counts, 2.0 * deviation).tolist()
-    named = [label for label, is_hidden in zip(labels, hidden, strict=False) if is_hidden]
-    if named and not all(hidden) and not useless_releases_are_allowed():
-        warn_user(f"there are no records of {named}, or noise hides them: what is learned of them is noise.")
+    lost = [label for label, n in zip(labels, counts, strict=False) if n <= 2.0 * deviation]
+    if 0 < len(lost) < len(counts) and not useless_releases_are_allowed():
+        warn_user(f"{lost} have no records, or noise hides them: what is learned of them is noise.")
 
 
 def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:
@@ -286,21 +285,21 @@ def warn_of_variants(labels: Iterable) -> None:
             )
 
 
-def warn_of_stand_ins(columns: Iterable[tuple[Any, np.ndarray]]) -> None:
+def warn_of_stand_ins(columns: Iterable[Any], codes: np.ndarray) -> None:
     """Warn of columns, not private, where a number may stand for missing values, such as -999.
 
     Several rows have it, and it is the only one below 0, or far from all others. Many columns are 0
-    in some rows and far from it in others.
+    in some rows and far from it in others. `codes` has the values of a column in each row.
     """
-    for name, values in columns:
+    for column, values in zip(columns, codes, strict=True):
         found, counts = np.unique(values[np.isfinite(values)], return_counts=True)
         for end, others in ((0, found[1:]), (-1, found[:-1])):
-            if len(others) > 4 and counts[end] > 2 and found[end] != 0:
+            if column.labels is None and len(others) > 4 and counts[end] > 2 and found[end] != 0:
                 is_far = np.abs(others - found[end]).min() > 2 * np.ptp(others)
                 if is_far or found[end] < 0 <= others[0]:
                     warn_user(
-                        f"column {name!r} has the number {found[end]:g} in several rows, and all "
-                        "others are far from it: if it stands for missing values, write NaN."
+                        f"column {column.name!r} has the number {found[end]:g} in several rows, "
+                        "far from all others: if it stands for missing values, write NaN."
                     )
 
 

@@ -526,8 +526,7 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     groups, n_changed = read_groups(fair, rows.labels), 0
     warn_of_false(rows.computed, rows.codes)
     groups.warn_of_attribute(rows.codes.T, [column.name for column in rows.every])
-    every = zip(rows.every, rows.codes.T, strict=True)
-    warn_of_stand_ins((of.name, values) for of, values in every if of.kind == NUMERIC)
+    warn_of_stand_ins(rows.every, rows.codes.T)
     moved = to_be_moved(rows.codes, rows.every, rows.computed)
     fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:

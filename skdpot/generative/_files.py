@@ -49,13 +49,10 @@ def save_generator(path: str | os.PathLike[str], generator: Any) -> None:
             fitted = replace(fitted, network=replace(fitted.network, network=None, losses=losses))
             training = copy.copy(training_of(generator.network))
             training.set_params(network="auto", device="auto")
-    # Those that were set since the fit are of none.
-    told = generator.privacy_guarantee_
-    own = {} if told is None else {"epsilon": told.epsilon, "delta": told.delta}
     content = {
         "class": type(generator).__name__,
-        "parameters": {name: getattr(generator, name) for name in generator._in_files} | own,
-        "guarantee": told,
+        "parameters": {name: getattr(generator, name) for name in generator._in_files},
+        "guarantee": generator.privacy_guarantee_,
         "noise_multiplier": generator.noise_multiplier_,
         "n_features": generator.n_features_in_,
         "feature_names": getattr(generator, "feature_names_in_", None),

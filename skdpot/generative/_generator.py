@@ -33,8 +33,6 @@ from skdpot.privacy.checks import check_count, refuse_derived
 from skdpot.privacy.noise import make_source
 from skdpot.releases import check_exact_sums
 
-# Warnings and errors of floating-point arithmetic may depend on private values.
-_SILENT = np.errstate(all="ignore")
 _Fitted = _records.FittedRecords | ReleasedTable
 
 
@@ -53,7 +51,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     # Parameters that a file holds as they are.
     _in_files: ClassVar[tuple[str, ...]]
 
-    @_SILENT
+    # Floating-point warnings and errors may depend on private values.
+    @np.errstate(all="ignore")
     def sample(self, n_samples=1, y=None, given=None, *, n_users=None) -> Any:
         """Generate records from the release, at no cost.
 
@@ -117,7 +116,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             raise ValueError(f"computed must have the columns of the fit, {names}.")
         return replace(fitted, rules=rules)
 
-    @_SILENT
+    # Floating-point warnings and errors may depend on private values.
+    @np.errstate(all="ignore")
     def score(self, X, y=None) -> float:
         """Return minus the distance of generated records from given ones; not private.
 

@@ -239,14 +239,13 @@ class TableReleases(SketchSeries):
         # How the names of statistics begin that are used only to fit a model.
         fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong")
         statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
-        table = ReleasedTable(self.space, model, _counts.released_size(released), statistics)
         if schema.target is not None:
-            n_cells, ends = released["n_cells"], np.cumsum(released["n_cells"])
-            j = n_cells.argmin()
-            sizes = released["counts"][ends[j] - n_cells[j] : ends[j]].sum(axis=0)
+            # Each column is counted, and the one with the fewest cells has the least noise.
+            n_cells, j = released["n_cells"], released["n_cells"].argmin()
+            sizes = np.split(released["counts"], np.cumsum(n_cells)[:-1])[j].sum(axis=0)
             noise = self.noise_of_counts * math.sqrt(n_cells[j])
             warn_of_empty(schema.columns[schema.target].values, sizes, noise)
-        return table
+        return ReleasedTable(self.space, model, _counts.released_size(released), statistics)
 
     def _releases(self, source: NoiseSource | None) -> SketchReleases:
         budget = self.budget

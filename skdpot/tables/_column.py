@@ -316,8 +316,8 @@ class Column:
         are_text = [isinstance(label, str) for label in self.values]
         # Labels that an open fit has found may be periods or intervals themselves.
         are_plain = all(isinstance(label, str | Real) for label in self.values)
-        # Code of objects in the list shall not run.
         kinds = () if self.other is not None else ("string", "integer")
+        # Code of objects in the list shall not run.
         is_listed = getattr(listed, "inferred_type", "") in kinds
         wrong = {
             "numbers or truth values": kind in "biuf" and all(are_text),
