@@ -1370,6 +1370,18 @@ def test_what_is_probably_meant_otherwise_is_told(told):
         TOLD[told]()
 
 
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("epsilon", [None, 5.0])
+def test_classes_of_which_a_release_shows_no_record_are_told(epsilon):
+    options = {"epsilon": epsilon, "random_state": 0}
+    with pytest.warns(UserWarning, match=r"\['c'\] have no records"):
+        vectors = of_vectors(None, classes=[*"abc"], **options)
+        vectors.fit(np.tile(X, (60, 1)), np.resize(["a", "b"], 2400))
+    with pytest.warns(UserWarning, match=r"\['Bonn'\] have no records"):
+        schema = SCHEMA | {"city": ["Bonn", "Oslo", "Rome"]}
+        of_tables(None, schema=schema, target="city", **options).fit(pd.concat([TABLE] * 40))
+
+
 @pytest.mark.filterwarnings("ignore:the repair changes no row")
 @pytest.mark.parametrize("of", PLAIN)
 def test_what_only_looks_like_a_mistake_is_not_told(of):
