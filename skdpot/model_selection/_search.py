@@ -475,8 +475,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 # Further lines may quote the values.
                 said = str(error).partition("\n")[0]
                 # Declared labels are others than the invented ones.
-                is_told = not isinstance(error, UndeclaredError)
-                return said, is_told and all(is_library(one) for one, _ in stack)
+                is_sure = not isinstance(error, UndeclaredError)
+                return said, is_sure and all(is_library(one) for one, _ in stack)
 
         def surely_failing(trial):
             first, depends, works_on_digits = "", False, False

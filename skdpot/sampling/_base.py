@@ -248,8 +248,9 @@ class BaseLocalSampler(
         Raises
         ------
         ValueError
-            If a parameter is wrong, or a row of X cannot be used; the error names the row. Nothing
-            is charged in this case.
+            If a parameter is wrong, or a row of X cannot be used; the error names the row. Or if
+            the index of X has a user twice, or `epsilon` was set after the fit. Nothing is charged
+            in this case.
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """
@@ -258,8 +259,8 @@ class BaseLocalSampler(
         names, epsilon = names_of(X), self._fitted.draws.epsilon
         if len(set(names)) < len(names):
             raise ValueError(
-                "the index of X has a user twice, and each would be charged once: add up rows by "
-                "X.groupby(level=0).sum(), or drop other names by X.reset_index(drop=True)."
+                "the index of X has a user twice, whose samples would be charged as one: add up "
+                "rows by X.groupby(level=0).sum(), or drop other names by X.reset_index(drop=True)."
             )
         if epsilon != float(self.epsilon):
             raise ValueError(
