@@ -499,7 +499,7 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
             return as_numbers
     # All kinds of missing values are one category.
     texts = [["missing" if is_missing(one) else str(one) for one in of.tolist()] for of in values]
-    return list(map(np.array, texts))
+    return [np.array(text) for text in texts]
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:
