@@ -498,8 +498,8 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
             return as_numbers
     # All kinds of missing values are one category.
-    in_words = [["missing" if is_missing(one) else str(one) for one in of.tolist()] for of in values]
-    return [np.array(text) for text in in_words]
+    words = [["missing" if is_missing(one) else str(one) for one in of.tolist()] for of in values]
+    return [np.array(text) for text in words]
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:
