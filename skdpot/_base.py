@@ -299,7 +299,7 @@ def warn_of_stand_ins(columns: Iterable[Any], codes: np.ndarray) -> None:
                 if is_far or found[end] < 0 <= others[0]:
                     warn_user(
                         f"column {column.name!r} has the number {found[end]:g} in several rows, "
-                        "far from all others: if it stands for missing values, write NaN."
+                        "apart from all others: if it stands for missing values, write NaN."
                     )
 
 
