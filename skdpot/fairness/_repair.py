@@ -671,7 +671,9 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
         codes = [column.codes(of) if column.kind == NUMERIC else of for column, of in columns]
         values = np.column_stack([*codes, first.groups.codes]).astype(np.int64)
         in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
-        again = release.run(SimpleNamespace(values=values), make_source(rng))
+        # What would be told is about drawn rows.
+        with silence():
+            again = release.run(SimpleNamespace(values=values), make_source(rng))
         tried = map_of_sketch(fair, release, in_any_case, again, rng)
         tried, before, after, labels = replace(tried, every=rows.columns, computed=()), [], [], []
         for drawn in others:

@@ -131,8 +131,7 @@ def make_part(
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
     places = {target.resolve(), target.parent.resolve() / target.name}
     for file in own:
-        same = target.exists() and file.exists() and target.samefile(file)
-        if same or places & {file.resolve(), file.parent.resolve() / file.name}:
+        if places & {file.resolve(), file.parent.resolve() / file.name}:
             raise ValueError(f"path is a file of the ledger, {file}: give another path.")
     if target.exists():
         told: dict[str, Any] = {}
