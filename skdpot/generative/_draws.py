@@ -534,7 +534,7 @@ class ReleasedTable:
 
         def kept(rows: list[np.ndarray]) -> np.ndarray:
             right = self.rules.kept(self._frame(rows[1:]), schema)
-            if schema.computed and right.mean() < 0.5:
+            if not self.rules.conditions and right.mean() < 0.5:
                 # A function of the release.
                 warn_user("most drawn rows are left out: compare computed columns with the schema.")
             return right
