@@ -85,8 +85,7 @@ def plain_iteration(weights, cost, base, reg, excess):
     kernel = np.exp(-(cost - cost.min()) / reg)
     spread = np.ptp(cost[weights > 0], axis=1).max()
     rows = np.flatnonzero(weights)
-    mass, prices = weights[rows], np.empty(len(rows))
-    v, column_prices, filling = np.ones(len(base)), np.empty(len(base)), np.empty(len(base))
+    mass, v = weights[rows], np.ones(len(base))
     for iteration in range(N_ITERATIONS):
         u = weights / (kernel @ v)
         q = kernel.T @ u
@@ -94,9 +93,7 @@ def plain_iteration(weights, cost, base, reg, excess):
             nu = v * q
             plan_cost = ((u[rows, None] * kernel[rows] * v) * cost[rows]).sum()
             moved = round_into_box(nu, base, upper)
-            bound = dual_bound(
-                cost, rows, mass, base, upper, reg * np.log(v), prices, column_prices, filling
-            )
+            bound = dual_bound(cost, rows, mass, base, upper, reg * np.log(v))
             if plan_cost + 0.5 * moved * spread - bound <= excess * bound:
                 break
         low, high = -700.0, 700.0

@@ -28,25 +28,7 @@ from skdpot._sklearn_compat import (
     groups_are_lost,
     validate_parameters,
 )
-from skdpot.privacy.charging import (
-    DetachedLedger,
-    Preview,
-    ReleasePlan,
-    is_budget_accountant,
-    load_accountant,
-    permit_of_process,
-    useless_releases_are_allowed,
-)
-from skdpot.privacy.checks import (
-    names_of,
-    redact_errors,
-    refuse_dates,
-    refuse_other_order,
-    refuse_other_rows,
-    silence,
-    to_display,
-    without_sizes,
-)
+from skdpot.privacy import charging, checks
 from skdpot.privacy.ledger import PrivacyLedger
 
 # Whose frames are not the user's code.
@@ -130,7 +112,7 @@ def validate_private_data(
     """
 
     def checked_data() -> Any:
-        refuse_dates("X", X)
+        checks.refuse_dates("X", X)
         if as_numbers is None:
             return validate_data(estimator, X, **options)
         # Private values must not raise: what is no number becomes NaN here, and is placed later.
@@ -144,7 +126,7 @@ def validate_private_data(
     # The promise that values are finite holds even if the caller disabled the check; the sum that
     # scikit-learn checks first may overflow.
     with config_context(assume_finite=False), np.errstate(all="ignore"):
-        checked = redact_errors(
+        checked = checks.redact_errors(
             checked_data,
             otherwise="X cannot be read as an array of real numbers, one row per user.",
             instead=instead,
@@ -156,7 +138,7 @@ def validate_private_data(
 def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
     """Raise if bounds are series with the names of X in another order."""
     for end in bounds if isinstance(bounds, list | tuple) else ():
-        refuse_other_order("bounds", end, names)
+        checks.refuse_other_order("bounds", end, names)
 
 
 def warn_of_uncounted(counted: float, of: str) -> None:
@@ -183,7 +165,7 @@ def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) ->
     which a fifth lacks a number, none is told.
     """
     counted, noise = float(np.sum(counts)), deviation * float(np.sqrt(np.size(counts)))
-    if counted + 4.0 * noise < 0.75 * n_records and not useless_releases_are_allowed():
+    if counted + 4.0 * noise < 0.75 * n_records and not charging.useless_releases_are_allowed():
         warn_of_uncounted(counted, f"of {n_records:,} records")
 
 
@@ -217,7 +199,7 @@ def warn_of_bounds(axes: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray,
                 break
     is_box = len(found) == len(axes) and math.prod(width for *_, width in found) <= 0.125
     told = ", ".join(text for text, is_told, _ in found if is_told or is_box)
-    if told and not useless_releases_are_allowed():
+    if told and not charging.useless_releases_are_allowed():
         warn_user(
             f"nearly all that the release counts is in one place: {told}; compare bounds with the "
             "unit and the type of the values, and declare others from public knowledge."
@@ -359,28 +341,28 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Return the data and typed settings, or raise; errors quote no private value."""
 
     @abstractmethod
-    def _plan(self, data: Any) -> ReleasePlan:
+    def _plan(self, data: Any) -> charging.ReleasePlan:
         """Return the plan of the release, from public values only, or raise."""
 
     @abstractmethod
     def _declared(self, n_records: int, columns: Any) -> Any:
         """Return a stand-in for the data from their declaration, for `_plan`; or raise."""
 
-    def _run(self, plan: ReleasePlan, data: Any) -> Any:
+    def _run(self, plan: charging.ReleasePlan, data: Any) -> Any:
         """Make the release, which has already been charged."""
         return plan.release.run(data, plan.source)
 
     @abstractmethod
-    def _keep(self, plan: ReleasePlan, released: Any) -> None:
+    def _keep(self, plan: charging.ReleasePlan, released: Any) -> None:
         """Set the fitted attributes from the release."""
 
-    def _keep_parts(self, plan: ReleasePlan, total: np.ndarray, columns: Any) -> None:
+    def _keep_parts(self, plan: charging.ReleasePlan, total: np.ndarray, columns: Any) -> None:
         """Fit to the sum of all parts, which owners have released."""
         # The names of features, which are public.
         validate_data(self, columns, skip_check_array=True)
         self._replace_fit(plan, plan.release.read(total))
 
-    def preview(self, n_records, columns=None, **public) -> Preview:
+    def preview(self, n_records, columns=None, **public) -> charging.Preview:
         """Return what a fit would release, its price and its expected errors; charges nothing.
 
         No record is read. The preview depends only on the parameters and on the arguments, which
@@ -410,8 +392,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """
         if not isinstance(n_records, Integral) or n_records < 1:
             raise ValueError(
-                f"n_records must be a positive integer, got {to_display(n_records)}. A preview "
-                "reads no records: pass their number, or a public guess of it."
+                f"n_records must be a positive integer, got {checks.to_display(n_records)}. A "
+                "preview reads no records: pass their number, or a public guess of it."
             )
         shape: tuple[int, ...] = getattr(columns, "shape", ())
         if len(shape) == 2 and shape[0]:
@@ -436,7 +418,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             said = str(error).partition(" Got ")[0]
         # Raised outside of the handler, so that the original message is not the context.
         value = self.get_params(deep=False).get(said.split("'")[1])
-        raise InvalidParameterError(f"{said} Got {to_display(value)} instead.")
+        raise InvalidParameterError(f"{said} Got {checks.to_display(value)} instead.")
 
     def _fit(self, X: Any, beside: Any, *others: Any) -> Self:
         """Validate, plan, charge, run and keep."""
@@ -456,21 +438,25 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             )
 
         def steps() -> Any:
-            names = names_of(X, "columns") if hasattr(X, "shape") else []
+            names = checks.names_of(X, "columns") if hasattr(X, "shape") else []
             if len(set(names)) < len(names):
                 raise ValueError(f"column {max(names, key=names.count)!r} of X is there twice.")
             # A column of labels would be a feature that tells them. What is made of a column keeps
-            # its name, but bands have another type; targets of regressors need not.
+            # its name, but bands have another type; targets of regressors need not. So have codes
+            # of the labels, of which a private repair cannot warn.
             own = getattr(beside, "name", None)
             pair = (beside, X[own]) if isinstance(own, str) and own in names else ()
-            if len({getattr(each, "dtype", None) for each in pair}) == 1 and not is_regressor(self):
+            any_type = self.epsilon is not None and hasattr(self, "repair")
+            is_same = any_type or len({getattr(each, "dtype", None) for each in pair}) == 1
+            if pair and is_same and not is_regressor(self):
                 raise ValueError(
                     f"column {own!r} is in X and beside it: drop it from X, or rename it."
                 )
-            with silence() if self.epsilon is not None else nullcontext():
+            with checks.silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
                 for one in (beside, *others):
-                    refuse_other_rows(X, one if isinstance(one, Mapping) else {self._beside: one})
+                    named = one if isinstance(one, Mapping) else {self._beside: one}
+                    checks.refuse_other_rows(X, named)
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
@@ -501,13 +487,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             for name in self._fitted_state():
                 delattr(self, name)
             self.__dict__.update(earlier)
-            said = without_sizes(error)
+            said = checks.without_sizes(error)
             if said is error:
                 raise
         # Outside of the handler, so that the error with a size is no context of this one.
         raise said
 
-    def _replace_fit(self, plan: ReleasePlan, released: Any) -> Self:
+    def _replace_fit(self, plan: charging.ReleasePlan, released: Any) -> Self:
         """Replace the attributes of the last fit by those of the new one."""
         for name in self._fitted_state():
             # These were read from the columns of X, before anything was planned.
@@ -518,7 +504,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         self.privacy_guarantee_ = plan.guarantee
         return self
 
-    def _release(self, plan: ReleasePlan, data: Any, keep: Callable = lambda released: released):
+    def _release(self, plan: charging.ReleasePlan, data: Any, keep: Callable = lambda made: made):
         """Charge a plan to the ledger, then run it and keep what is released.
 
         If this is interrupted, or fails after the charge, a note at the error says so.
@@ -576,9 +562,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         state = dict(super().__getstate__())
         # A copy in another process would count its charges apart, and the sum would exceed the
         # budget.
-        if is_budget_accountant(state.get("ledger")):
-            state["ledger"] = DetachedLedger()
-        state["_permit"] = permit_of_process()
+        if charging.is_budget_accountant(state.get("ledger")):
+            state["ledger"] = charging.DetachedLedger()
+        state["_permit"] = charging.permit_of_process()
         return state
 
 
@@ -602,7 +588,7 @@ def make_trial(candidate: Any) -> Any:
             changes[path] = None
         elif name == "accountant":
             # diffprivlib's models would charge the default one otherwise.
-            changes[path] = load_accountant("BudgetAccountant")()
+            changes[path] = charging.load_accountant("BudgetAccountant")()
         elif name == "verbose" and value != 0:
             changes[path] = False
         elif not hasattr(value, "get_params"):
@@ -614,8 +600,8 @@ def _charging_nobody(value: Any) -> Any:
     """Return a parameter's value without ledgers, also within containers such as a grid."""
     if isinstance(value, PrivacyLedger):
         return None
-    if is_budget_accountant(value):
-        return load_accountant("BudgetAccountant")()
+    if charging.is_budget_accountant(value):
+        return charging.load_accountant("BudgetAccountant")()
     if type(value) is dict:
         return {key: _charging_nobody(inside) for key, inside in value.items()}
     if type(value) in (list, tuple):
@@ -631,8 +617,7 @@ def count_columns(columns: Any, default: int | None = None) -> int:
     `columns` are their number, their names, or a table without rows; for None it is the default, or
     an error.
     """
-    if columns is None and default is not None:
-        return int(default)
+    columns = default if columns is None else columns
     if isinstance(columns, Integral) and int(columns) >= 1:
         return int(columns)
     shape: tuple[int, ...] = getattr(columns, "shape", ())

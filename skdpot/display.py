@@ -498,8 +498,10 @@ def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
             return as_numbers
     # All kinds of missing values are one category.
-    words = [["missing" if is_missing(one) else str(one) for one in of.tolist()] for of in values]
-    return [np.array(text) for text in words]
+    return [
+        np.array(["missing" if is_missing(value) else str(value) for value in column.tolist()])
+        for column in values
+    ]
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:
@@ -835,9 +837,9 @@ class LedgerDisplay:
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
-        spent_by_unit = {unit: spent for unit, (spent, _) in ledger.report().units.items()}
         if unit is None:
-            unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
+            units = ledger.report().units
+            unit = max(units, key=lambda each: units[each][0], default="record")
         # Units are never added up: each has the whole budget.
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         return cls(

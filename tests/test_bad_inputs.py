@@ -73,7 +73,6 @@ VISITS = np.array([[2, 1, 0], [0, 1, 3]])
 NAMED_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "park"])
 NUMBERED_VISITS = pd.DataFrame(VISITS, columns=[5, 30, 70])
 NUMBERED_PLACES = pd.DataFrame(PLACES, index=[5, 30, 70])
-OTHER_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "lake"])
 
 
 def sampler(ledger, kind=WassersteinProjectionSampler, **options):
@@ -90,7 +89,6 @@ def fitted_sampler(ledger, **options):
 
 X = DRAWN.uniform(size=(40, 2))
 GROUP = np.repeat(["a", "b"], 20)
-HOLES = np.where(X > 0.9, np.nan, X)
 TEXT = np.array([["1.5 kg", "2"]] * 40, dtype=object)
 
 
@@ -265,10 +263,6 @@ def written(text):
 
 COST = np.array([[0.0, 1.0], [1.0, 0.0]])
 HALVES = np.array([0.5, 0.5])
-OWN = "Leave out the rows .* or fill them with a number that is public"
-FITTED_FIRST = ("not fitted yet", "Call 'fit'")
-FINITE = "Leave out the rows that have one, or write a finite number"
-
 # By class or function: what the user does, with a ledger of `book`, what is wrong, what to do.
 MISTAKES = {
     WassersteinProjectionSampler: [
@@ -385,11 +379,6 @@ MISTAKES = {
          "NaN or infinity, in column 'age'", "Impute it before, .* missing='category'"),
         ("epsilon without bounds", lambda book: private_repair(book(), bounds=None).fit(PEOPLE),
          "bounds must be declared", "A dict gives bounds by column"),
-        ("codes of the attribute in X",
-         lambda book: private_repair(book(), sensitive_features=None).fit(
-             PEOPLE.assign(sex=0), sensitive_features=PEOPLE["sex"]
-         ),
-         "'sex' is in X and beside it", "drop it from X"),
         ("labels for two attributes",
          lambda book: private_repair(book(), sensitive_features=["sex", "city"]).fit(PEOPLE),
          "sensitive_features are 2 columns", "declare groups as tuples"),
@@ -575,9 +564,6 @@ MISTAKES = {
              RECORDS, LABELS
          ),
          "is never above 0", r"Choose a range such as \(-1, 0\)"),
-        ("no candidates",
-         lambda book: search(book(), param_distributions=[]).fit(RECORDS, LABELS),
-         "has fewer than two candidates", "Give two or more values, or fit the estimator"),
         ("the parameter of a step",
          lambda b: search(b(), estimator=make_pipeline(LogisticRegression())).fit(
              RECORDS, LABELS

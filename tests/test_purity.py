@@ -266,6 +266,8 @@ def fitted(case, data):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(*data, **case.options)
+        if hasattr(estimator, "save"):
+            estimator.score(*data)
     return estimator, [str(warning.message) for warning in caught]
 
 

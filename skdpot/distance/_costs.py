@@ -65,8 +65,6 @@ class CostFunction:
 
         Raises ValueError if the cost is not monotone.
         """
-        if not self.monotone:
-            raise ValueError("only the costs of a monotone cost are a function of differences.")
         with np.errstate(all="ignore"):
             # A monotone cost is a function of the difference, which saves a matrix of all pairs.
             differences = np.subtract(x, y, dtype=np.float64)[:, None]

@@ -366,7 +366,7 @@ class BaseTransportDistance(PrivateEstimator):
 
     def _keep(self, plan: ReleasePlan, released: Released) -> None:
         self.groups_ = plan.release.groups.names
-        shown = released.attributes | released.distances(self.order, len(self.groups_))
+        shown = released.attributes | released.distances(self.order)
         for name, value in shown.items():
             setattr(self, name, value)
 

@@ -1,7 +1,7 @@
 """Releases of a distance: costs with noise, or noisy histograms on a public grid."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, product
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import squareform
 
 from skdpot._base import make_bar, warn_of_grid
 from skdpot._sklearn_compat import one_blas_thread
@@ -59,7 +60,7 @@ class Released:
     half_widths: Any = math.nan
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
+    def distances(self, order: float | None) -> dict[str, Any]:
         """Return the fitted attributes about distances, as roots of a degree if it is not None.
 
         Numbers that are negative by noise become 0 before the root. There are matrices, and numbers
@@ -67,13 +68,13 @@ class Released:
         """
         # The ends of an interval are rooted themselves, as a root of a width is no width.
         ends = [self.costs - self.half_widths, self.costs + self.half_widths]
-        interval = np.stack([as_matrix(_root(end, order), n_groups) for end in ends], axis=-1)
-        distances = as_matrix(_root(self.costs, order), n_groups)
+        interval = np.stack([squareform(_root(end, order)) for end in ends], axis=-1)
+        distances = squareform(_root(self.costs, order))
         # Errors stay in units of cost: the root of a noisy cost has no standard deviation that is
         # known.
-        errors = as_matrix(np.broadcast_to(self.standard_errors, self.costs.shape), n_groups)
+        errors = squareform(np.broadcast_to(self.standard_errors, self.costs.shape))
         shown = {"distances_": distances, "standard_error_": errors, "noise_interval_": interval}
-        if n_groups > 2:
+        if len(distances) > 2:
             return shown
         return shown | {
             "distance_": float(distances[0, 1]),
@@ -81,14 +82,6 @@ class Released:
             # With two groups, numbers are what users print and compare.
             "noise_interval_": tuple(interval[0, 1].tolist()),
         }
-
-
-def as_matrix(values: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return values of pairs as a symmetric matrix with zeros on its diagonal."""
-    matrix = np.zeros((n_groups, n_groups))
-    for (g, h), value in zip(combinations(range(n_groups), 2), values, strict=True):
-        matrix[g, h] = matrix[h, g] = value
-    return matrix
 
 
 def _root(costs: np.ndarray, order: float | None) -> np.ndarray:
@@ -194,7 +187,7 @@ class CostSettings:
 
 
 def pairwise_costs(
-    settings: CostSettings, samples: list[np.ndarray], tolerances: Iterable[float]
+    settings: CostSettings, samples: list[np.ndarray], tolerances: Sequence[float] | np.ndarray
 ) -> np.ndarray:
     """Return the costs or divergences between all pairs of samples, for costs from 0.
 
@@ -202,7 +195,6 @@ def pairwise_costs(
     costs may be below the exact ones. If there are few costs, each of them uses several threads.
     """
     pairs = list(combinations(range(len(samples)), 2))
-    tolerances = list(tolerances)
     tasks = list(zip(pairs, tolerances, strict=True))
     # The cost of a sample to itself takes part in several pairs: the smallest of their tolerances.
     if settings.divergence == "sinkhorn":
@@ -412,15 +404,14 @@ def released_on_grid(settings: Any, support: np.ndarray, histograms: np.ndarray)
     low, _ = settings.cost.range
     cost = settings.cost(support, support) - low
     pairs = list(combinations(range(len(histograms)), 2))
-    self_pairs = [(g, g) for g in range(len(histograms))] if settings.divergence != "ot" else []
-    every = pairs + self_pairs
+    every = pairs + [(g, g) for g in range(len(histograms)) if settings.divergence != "ot"]
     # To a billionth of the range, if that can be certified.
     tol = 1e-9 * settings.cost_range
     if settings.reg > 0:
         sizes = len(support), len(support)
         tol = max(tol, smallest_tolerance(*sizes, settings.cost_range, settings.reg))
     tasks = [(settings.transport, cost, histograms[g], histograms[h], tol) for g, h in every]
-    found = dict(zip(pairs + self_pairs, settings.map(tasks), strict=True))
+    found = dict(zip(every, settings.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
     costs = settings.offset + debiased(values, pairs)
     shown: dict[str, Any] = {"support_": support, "histograms_": histograms}

@@ -137,12 +137,8 @@ class ColumnStep:
     states: Linear | None
     numbers: NumberModel | None
     first: int
+    last: int
     moves: bool
-
-    @property
-    def last(self) -> int:
-        """Return the end of its features."""
-        return self.first + self.parts.width
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,7 +403,8 @@ def fit_conditional(
             # A column that does not depend on the group moves with those it depends on.
             differ = any(model.differ for model in (of_states, of_numbers) if model is not None)
             moves = differ or any(step.moves for step in steps)
-        steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
+        last = first + part.width
+        steps.append(ColumnStep(position, part, of_states, of_numbers, first, last, moves))
         callback()
     return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, method.coupling)
 

@@ -331,12 +331,10 @@ def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> ColumnPa
         no_value = int(places[0]) if len(places) else None
         return ColumnParts(states, missing, ordered, positions, values, None, (), rare, no_value)
     # A number with five times the share of an average number is a state of its own: spread over a
-    # cell, its rows would move apart by group.
+    # cell, its rows would move apart by group. Of 13 or more values these are 10, 20 or a fifth at
+    # most, so that two or more are left for the scale.
     share = min(max(5.0 / len(values), 0.05), 0.1)
     atoms = values[counts >= share * len(codes)]
-    if len(values) - len(atoms) <= 1:
-        # A scale needs two values.
-        atoms = values[:0]
     is_regular = ~is_missing & ~np.isin(codes, atoms)
     scale = fit_scale(codes[is_regular], groups[is_regular])
     # Functions of the score bend where there are rows enough to know how.

@@ -589,16 +589,15 @@ def read_groups(fair: Any, labels: np.ndarray | None = None) -> Groups:
     if labels is not None:
         groups = policy._make_groups(labels)
         warn_user(small_groups_warning(policy, groups))
-        group_weights(fair.weights, groups.sizes, groups.names)
-        return groups
-    if not isinstance(policy, DeclaredGroups):
+    elif isinstance(policy, DeclaredGroups):
+        groups = declare_groups(policy.labels)
+        if len(groups.names) < 2:
+            raise ValueError("a repair needs two or more groups, and one was declared.")
+    else:
         raise ValueError(
             "groups must be declared: with epsilon, pass all labels as groups=[...] or "
             "DeclaredGroups([...]). They may not be learned from private data."
         )
-    groups = declare_groups(policy.labels)
-    if len(groups.names) < 2:
-        raise ValueError("a repair needs two or more groups, and one was declared.")
-    # Wrong weights raise before anything is charged; the sizes are not known yet.
-    group_weights(fair.weights, np.ones(len(groups.names)), groups.names)
+    # Wrong weights raise before anything is charged; declared groups have no sizes yet.
+    group_weights(fair.weights, np.maximum(groups.sizes, 1), groups.names)
     return groups

@@ -29,6 +29,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from skdpot import tables
 from skdpot._base import PrivateEstimator, warn_of_grid, warn_user
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._groups import (
@@ -53,15 +54,6 @@ from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
-from skdpot.tables import (
-    Table,
-    as_numbers,
-    check_bounds,
-    one_by_one,
-    public_labels,
-    take_columns,
-    take_rows,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,13 +254,9 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
     def _check_estimator(self) -> None:
         """Raise if the estimator is not of the kind whose predictions are made fair."""
 
-    def _read_targets(self, y):
-        """Return the targets of a fit without epsilon, or raise."""
-        return public_labels(y, "leave out these rows.")
-
     def _read(self, X, sensitive_features, fitted=None):
         """Return the columns that the estimator sees, and the label of each row."""
-        table = Table(X if self.epsilon is None else in_cells(X))
+        table = tables.Table(X if self.epsilon is None else in_cells(X))
         # If names differ from those of the fit, positions mean other columns. An array of a wrong
         # shape is refused with the attribute.
         if table.container != "array":
@@ -278,7 +266,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             validate_data(self, table.X, reset=fitted is None, skip_check_array=True)
         if self.sensitive_features is None or self.sensitive_in_estimator:
             return table.X, labels
-        return take_columns(table.X, kept), labels
+        return tables.take_columns(table.X, kept), labels
 
     def _validate(self, X, y, sensitive_features, params):
         declared = self._declared(0, None)
@@ -286,17 +274,20 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
         if isinstance(self.estimator, FrozenEstimator):
             try:
-                refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
+                no_rows = tables.take_rows(X, np.arange(0))
+                refuse_unusable(self.estimator, self._response_method, no_rows)
             except ValueError as error:
                 error.add_note("Sensitive columns are left out by sensitive_in_estimator=False.")
                 raise
         if declared is not None:
             # Targets are not used; an array of them must have one for each row, as in other fits.
-            n_records = len(one_by_one(y))
+            n_records = len(tables.one_by_one(y))
             if not n_records:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             return replace(declared, X=X, labels=labels, n_records=n_records)
-        y = self._read_targets(y)
+        y = tables.public_labels(y, "leave out these rows.")
+        if is_classifier(self):
+            refuse_other_classes(y, self._estimator)
         # Wrong weights raise before anything is computed.
         return PredictionRows(X, labels, read_groups(self, labels), len(y), y, params)
 
@@ -325,7 +316,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         if self._response_method == "predict_proba" and self.bounds is None:
             # On this scale the variance of a share is the same near 0, 1 and one half.
             return np.sin(np.linspace(0.0, 0.5 * np.pi, n_cells + 1)) ** 2
-        low, high = check_bounds(self.bounds, 1, "Predictions are counted in cells between them.")
+        why = "Predictions are counted in cells between them."
+        low, high = tables.check_bounds(self.bounds, 1, why)
         if self._response_method == "predict_proba" and not 0 <= low[0] < high[0] <= 1:
             raise ValueError("bounds of probabilities are within 0 and 1: leave them out.")
         return np.linspace(low[0], high[0], n_cells + 1)
@@ -952,19 +944,19 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
                 "takes regressors."
             )
 
-    def _read_targets(self, y):
-        y = super()._read_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if kind != "binary":
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {kind}. Of "
-                "several classes, sklearn.multiclass.OneVsRestClassifier makes two; "
-                "FairBarycenterRegressor takes numbers."
-            )
-        # A frozen model has learned its classes from other rows.
-        if len(np.unique(y)) < 2 and not isinstance(self._estimator, FrozenEstimator):
-            raise ValueError("y has one class, and a classifier needs two.")
-        return y
+
+def refuse_other_classes(y: np.ndarray, estimator: Any) -> None:
+    """Raise if targets are not of two classes."""
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}. Of "
+            "several classes, sklearn.multiclass.OneVsRestClassifier makes two; "
+            "FairBarycenterRegressor takes numbers."
+        )
+    # A frozen model has learned its classes from other rows.
+    if len(np.unique(y)) < 2 and not isinstance(estimator, FrozenEstimator):
+        raise ValueError("y has one class, and a classifier needs two.")
 
 
 def private_counts(fair: FairModel, rows: PredictionRows, edges: np.ndarray) -> np.ndarray:
@@ -1044,7 +1036,7 @@ def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
 
     def predicted(rows: np.ndarray) -> np.ndarray | None:
         # Always of selected rows: those of X itself may lie in memory in another order.
-        read = partial(numbers_per_row, estimator, method, take_rows(X, rows))
+        read = partial(numbers_per_row, estimator, method, tables.take_rows(X, rows))
         return result_of(read, None)
 
     every = np.arange(X.shape[0])
@@ -1115,7 +1107,7 @@ def numbers_per_row(estimator: Any, method: str, X: Any) -> np.ndarray:
         scores = np.where(scores.imag == 0, scores.real, np.nan)
     if scores.dtype.kind not in "buif":
         values = np.asarray(predicted, dtype=object)
-        scores = as_numbers(values.reshape(len(values), -1)).reshape(values.shape)
+        scores = tables.as_numbers(values.reshape(len(values), -1)).reshape(values.shape)
     # Of two probabilities one tells the other.
     if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
         scores = scores[:, 1]
@@ -1132,5 +1124,5 @@ def scores_of_fold(
 ) -> np.ndarray:
     """Return the scores of the held-out rows of a fold."""
     params = metadata_at(rows.X, rows.params, indices=train)
-    fitted = clone(estimator).fit(take_rows(rows.X, train), rows.y[train], **params)
-    return one_score_per_row(fitted, method, take_rows(rows.X, test))
+    fitted = clone(estimator).fit(tables.take_rows(rows.X, train), rows.y[train], **params)
+    return one_score_per_row(fitted, method, tables.take_rows(rows.X, test))

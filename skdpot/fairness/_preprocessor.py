@@ -5,56 +5,24 @@ doc/theory/releases.csv has the sensitivity, noise and proof of each release in 
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from skdpot import tables
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
-from skdpot.fairness._computed import find_computed, read_computed
+from skdpot.fairness import _repair
 from skdpot.fairness._conditional import ConditionalRepair
-from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, read_groups, split_attribute
-from skdpot.fairness._repair import (
-    FairMap,
-    RepairRows,
-    automatic_method,
-    in_cells,
-    map_of_counts,
-    not_computed,
-    open_plan,
-    open_repair,
-    plan_repair,
-    positions_of,
-    private_points,
-    private_repair,
-    read_bounds,
-    refuse_types,
-    warn_of_units,
-)
+from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, split_attribute
 from skdpot.fairness._supports import BLEND_DRAW, FreeSupport, SupportMap, row_keys, uniforms
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.checks import refuse_derived, refuse_other_rows
-from skdpot.tables import (
-    NOMINAL,
-    NUMERIC,
-    ORDINAL,
-    Column,
-    Table,
-    find_columns,
-    make_table,
-    number_in_file,
-    objects,
-    public_labels,
-    read_numbers,
-)
-from skdpot.transport import load_compiler, load_solver
 
 
 class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -427,13 +395,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self._fitted
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
         missing = self._missing(not isinstance(fitted.transport, SupportMap))
-        codes = read_numbers(table, fitted.every, missing)
+        codes = tables.read_numbers(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
-        warn_of_units(fitted, codes)
-        values = self._moved(fitted, table, codes, groups)
+        _repair.warn_of_units(fitted, codes)
+        moved = self._moved(fitted, codes, groups)
         container = output_container(self).replace("default", "array")
-        return _rows_as(container, table, fitted.every, values, self.get_feature_names_out())
+        return _rows_as(container, table, fitted.every, codes, moved, self.get_feature_names_out())
 
     @np.errstate(all="ignore")
     def repair(self, X, y, *, sensitive_features=None):
@@ -478,21 +446,24 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         rows = clone(self)._validate(X, sensitive_features)
         check_consistent_length(rows.codes, y)
         # A column vector is one label for each row; more than one column is refused.
-        y = public_labels(y, "leave out these rows.")
+        y = tables.public_labels(y, "leave out these rows.")
         if type_of_target(y, input_name="y").startswith("continuous"):
-            label, numbers = Column("y", NUMERIC), y.astype(np.float64)
+            label, numbers = tables.Column("y", tables.NUMERIC), y.astype(np.float64)
         else:
             classes, numbers = np.unique(y, return_inverse=True)
-            label = Column("y", NOMINAL, values=tuple(classes.tolist()))
+            label = tables.Column("y", tables.NOMINAL, values=tuple(classes.tolist()))
         # The label is one more column, and gets its place in the joint distribution.
         joint = np.column_stack([rows.codes, numbers])
-        every, columns = [*rows.every, label], [*rows.columns, label]
-        rows = replace(rows, every=every, columns=columns, codes=joint, certified=False)
-        fitted = open_repair(self, rows)
-        values = self._moved(fitted, rows.table, joint, fitted.groups.codes, y)
-        table, names = rows.table, [rows.table.names[c.position] for c in every[:-1]]
-        moved = _rows_as(table.container, table, every[:-1], values[:-1], names)
-        return moved, values[-1].astype(y.dtype)
+        every = [*rows.every, label]
+        rows = replace(rows, every=every, codes=joint, certified=False)
+        fitted = _repair.open_repair(self, rows)
+        moved = self._moved(fitted, joint, fitted.groups.codes)
+        table, names = rows.table, [column.name for column in every[:-1]]
+        X_moved = _rows_as(table.container, table, every[:-1], joint[:, :-1], moved[:, :-1], names)
+        y_moved = moved[:, -1]
+        if label.labels is not None:
+            y_moved = label.labels[y_moved.astype(np.intp)]
+        return X_moved, y_moved.astype(y.dtype)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns that `transform` returns.
@@ -532,7 +503,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the plan of the release of each owner, or raise."""
         return self._plan(self._rows_of_parts(n_records, columns, n_parts))
 
-    def _rows_of_parts(self, n_records, columns, n_parts) -> RepairRows:
+    def _rows_of_parts(self, n_records, columns, n_parts) -> _repair.RepairRows:
         rows = None if self.epsilon is None else self._declared(n_records, columns)
         if rows is None or isinstance(rows.method, ConditionalRepair):
             raise ValueError(
@@ -543,29 +514,29 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's sums without noise: private."""
-        return plan.release.values(*private_points(data))
+        return plan.release.values(*_repair.private_points(data))
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
         rows = self._rows_of_parts(plan.n_records, columns, plan.release.n_parts)
-        self._replace_fit(plan, map_of_counts(self, plan.release, rows, total))
+        self._replace_fit(plan, _repair.map_of_counts(self, plan.release, rows, total))
 
-    def _validate(self, X, sensitive_features) -> RepairRows:
+    def _validate(self, X, sensitive_features) -> _repair.RepairRows:
         table, labels, kept = self._read(X, sensitive_features)
         if not len(table):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return self._rows(table, labels, kept, len(table))
+        return _repair.read_repair(self, table, labels, kept, len(table))
 
-    def _declared(self, n_records: int, columns: Any) -> RepairRows:
+    def _declared(self, n_records: int, columns: Any) -> _repair.RepairRows:
         if not hasattr(columns, "shape"):
             # Of a number of columns no types are known, so none are refused.
             columns = np.empty((0, count_columns(columns)))
         beside = np.empty(0, dtype=object) if self.sensitive_features is None else None
-        return self._rows(*self._read(columns, beside), n_records)
+        return _repair.read_repair(self, *self._read(columns, beside), n_records)
 
-    def _read(self, X, sensitive_features, fitted=None) -> tuple[Table, np.ndarray, np.ndarray]:
+    def _read(self, X, beside, fitted=None) -> tuple[tables.Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
-        table = Table(X if self.epsilon is None else in_cells(X))
+        table = tables.Table(X if self.epsilon is None else _repair.in_cells(X))
         new = fitted is None
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=new)
@@ -575,64 +546,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             options = {"dtype": None, "ensure_all_finite": False, "ensure_min_samples": 0}
             instead: dict[str, Any] = {"instead": {"Sparse data was passed": first}, "reset": new}
             table.X = validate_private_data(self, table.X, **options | instead)
-        own = getattr(sensitive_features, "name", None)
-        if self.epsilon is not None and own is not None and own in table.names:
-            raise ValueError(f"column {own!r} is in X and beside it: drop it from X.")
-        labels, kept = split_attribute(self, table, sensitive_features, fitted)
+        labels, kept = split_attribute(self, table, beside, fitted)
         if not len(kept):
             raise ValueError(
                 f"X has {table.X.shape[1]} feature(s), and none is left besides the sensitive "
                 "attribute: a minimum of 1 is required."
             )
         return table, labels, kept
-
-    def _rows(
-        self, table: Table, labels: np.ndarray, kept: np.ndarray, n_records: int
-    ) -> RepairRows:
-        """Return the rows of a fit, and the public facts about their repair; or raise."""
-        private = self.epsilon is not None
-        every = find_columns(
-            table, kept, self.categorical_features, self.categories, self._missing(True)
-        )
-        if self.categorical_features is None and not (private or self.categories):
-            warn_of_labels(every, n_records)
-        # Raises if joblib does not understand n_jobs, before a budget is charged.
-        effective_n_jobs(self.n_jobs)
-        if private and self.missing != "error":
-            raise ValueError(
-                "missing='category' is for fits without epsilon. With epsilon, declare None among "
-                "the categories of a column; leave out rows that have missing numbers, or fill in "
-                "a number that is public."
-            )
-        computed = () if self.computed is None else read_computed(self.computed, every)
-        columns = [every[j] for j in not_computed(every, computed)]
-        groups = read_groups(self) if private else None
-        method = self._method(partial(automatic_method, self, columns, n_records, groups))
-        is_conditional = isinstance(method, ConditionalRepair)
-        # A support refuses missing numbers here.
-        codes = None if private else read_numbers(table, every, self._missing(is_conditional))
-        if codes is not None and self.computed is None:
-            not_moved = positions_of(self.conditional_on, every)
-            computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
-            columns = [every[j] for j in not_computed(every, computed)]
-        method._check(self.epsilon, self.delta)
-        fixed = positions_of(self.conditional_on, columns)
-        if fixed and not is_conditional:
-            raise ValueError("conditional_on needs method='conditional'.")
-        if not is_conditional:
-            # What is missing on this machine is missed before a budget is charged.
-            load_compiler()
-            load_solver()
-        if private:
-            columns = read_bounds(self.bounds, columns)
-            for place, column in zip(not_computed(every, computed), columns, strict=True):
-                every[place] = column
-        # Columns without rows may stand for any.
-        if private and len(table):
-            refuse_types(table, columns)
-        return RepairRows(
-            every, computed, columns, method, fixed, groups, n_records, table, labels, codes
-        )
 
     def _method(
         self, automatic: Callable[[], FreeSupport | ConditionalRepair]
@@ -652,12 +572,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return "kept" if self.missing == "category" and is_conditional else self.missing
 
     def _plan(self, rows) -> ReleasePlan:
-        return open_plan(self) if self.epsilon is None else plan_repair(self, rows)
+        return _repair.open_plan(self) if self.epsilon is None else _repair.plan_repair(self, rows)
 
-    def _run(self, plan, rows) -> FairMap:
-        return open_repair(self, rows) if self.epsilon is None else private_repair(self, plan, rows)
+    def _run(self, plan, rows) -> _repair.FairMap:
+        if self.epsilon is None:
+            return _repair.open_repair(self, rows)
+        return _repair.private_repair(self, plan, rows)
 
-    def _keep(self, plan, fitted: FairMap) -> None:
+    def _keep(self, plan, fitted: _repair.FairMap) -> None:
         # Private state: the map alone, of which all attributes are parts.
         self._fitted, every = fitted, fitted.every
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
@@ -678,8 +600,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "rows."
             )
 
-    def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:
-        """Return partly moved rows, as columns in the user's terms."""
+    def _moved(self, fitted: _repair.FairMap, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return the codes of rows that are moved a part of the way to their images."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes)
         images = fitted.images(codes, groups, keys, self.n_jobs)
@@ -688,82 +610,43 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             moved, level = moved & (drawn < level), 1.0
             # All of a row or nothing of it, so that the group has a mixture of two distributions.
             images = np.where(moved[:, None], images, codes)
-        blended = blend(fitted.every, codes, images, moved, drawn, level)
-        for column in fitted.computed:
-            blended[:, column.position] = column.updated(blended, codes)
-        return labelled(fitted.every, table, y, codes, blended)
-
-
-def warn_of_labels(columns: list[Column], n_rows: int) -> None:
-    """Warn of columns of text that are identifiers, or numbers with decimals or many of them."""
-    for column in columns:
-        words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
-        numbers = [number_in_file(word.replace(",", "")) for word in words]
-        are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
-        if not are_codes and all(isinstance(number, float) for number in numbers):
-            warn_user(
-                f"column {column.name!r} has numbers as text, which are read as categories: make "
-                "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
-            )
-        elif len(column.values) > max(20, n_rows / 2):
-            warn_user(
-                f"column {column.name!r} has a label of its own for most rows, and rows would get "
-                "those of others: leave out identifiers."
-            )
-
-
-def blend(
-    columns: list[Column],
-    codes: np.ndarray,
-    images: np.ndarray,
-    moved: np.ndarray,
-    uniforms: np.ndarray,
-    level: float,
-) -> np.ndarray:
-    """Return the codes of rows moved part of the way to their images.
-
-    `moved` tells which rows are moved at all; among these, rows with one of `uniforms` below
-    `level` get all categories of their images.
-    """
-    drawn, blended = moved & (uniforms < level), codes.copy()
-    for j, column in enumerate(columns):
-        start, end = codes[:, j], images[:, j]
-        between = end if level == 1 else (1 - level) * start + level * end
-        if column.kind == NUMERIC:
-            # Nothing is between a number and a missing value.
-            jumps = np.isnan(start) != np.isnan(end)
-            blended[:, j] = np.where(jumps, np.where(drawn, end, start), between)
-            continue
-        # Levels stop in between, and other labels jump at random.
-        jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
-        taken = np.where(jumps, drawn, moved & (level > 0))
-        blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
-    return blended
-
-
-def labelled(
-    columns: list[Column], table: Table, y: Any, codes: np.ndarray, blended: np.ndarray
-) -> list[np.ndarray]:
-    """Return rows as columns in the user's terms.
-
-    A label stays what it is where its code does, also an unknown one: that of the table, or of `y`,
-    which is no column of it.
-    """
-    found = []
-    for column, start, end in zip(columns, codes.T, blended.T, strict=True):
-        if column.kind == NUMERIC:
-            found.append(end)
-            continue
-        labels = objects(y) if column.position is None else table.labels(column.position).copy()
-        changed = start != end
-        labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
-        found.append(labels)
-    return found
+        # In these rows all categories become those of the image.
+        jumping, blended = moved & (drawn < level), codes.copy()
+        for j, column in enumerate(fitted.every):
+            start, end = codes[:, j], images[:, j]
+            between = end if level == 1 else (1 - level) * start + level * end
+            if column.kind == tables.NUMERIC:
+                # Nothing is between a number and a missing value.
+                jumps = np.isnan(start) != np.isnan(end)
+                blended[:, j] = np.where(jumps, np.where(jumping, end, start), between)
+                continue
+            # Levels stop in between, and other labels jump at random.
+            jumps = (start < 0) | (end < 0) | (column.kind != tables.ORDINAL)
+            taken = np.where(jumps, jumping, moved & (level > 0))
+            blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
+        for computed in fitted.computed:
+            blended[:, computed.position] = computed.updated(blended, codes)
+        return blended
 
 
 def _rows_as(
-    container: str, table: Table, every: list[Column], values: list[np.ndarray], names: Any
+    container: str,
+    table: tables.Table,
+    columns: list[tables.Column],
+    codes: np.ndarray,
+    moved: np.ndarray,
+    names: Any,
 ) -> Any:
-    """Return repaired columns; numbers have the types of the table, and labels those of the fit."""
-    dtypes = [column.dtype or table.dtype(column.position) for column in every]
-    return make_table(container, names, values, dtypes, getattr(table.X, "index", None))
+    """Return the rows of a table with moved codes; labels and numbers have the types of the fit.
+
+    A label stays what it is in the table where its code does, also an unknown one.
+    """
+    values = []
+    for column, start, end in zip(columns, codes.T, moved.T, strict=True):
+        if column.kind != tables.NUMERIC:
+            labels, changed = table.labels(column.position).copy(), start != end
+            labels[changed] = tables.objects([*column.values, None])[end[changed].astype(np.intp)]
+            end = labels
+        values.append(end)
+    dtypes = [column.dtype or table.dtype(column.position) for column in columns]
+    return tables.make_table(container, names, values, dtypes, getattr(table.X, "index", None))

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from skdpot import tables
 from skdpot._base import (
     make_bar,
     refuse_bounds_in_other_order,
@@ -22,7 +23,7 @@ from skdpot._base import (
 )
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
-from skdpot.fairness._computed import ComputedColumn, warn_of_false
+from skdpot.fairness._computed import ComputedColumn, find_computed, read_computed, warn_of_false
 from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
@@ -51,27 +52,13 @@ from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, has_grid
-from skdpot.tables import (
-    NOMINAL,
-    NUMERIC,
-    Column,
-    Table,
-    TableSchema,
-    check_bounds,
-    column_index,
-    objects,
-    private_numbers,
-    read_schema,
-    refuse_other_labels,
-)
-from skdpot.transport import exact_transport
+from skdpot.transport import exact_transport, load_compiler, load_solver
 
 if TYPE_CHECKING:
     from skdpot.generative import ReleasedTable
 
 # Maximum of the default size of a support, also of private fits, which have no numbers of rows.
 _LARGEST_AUTOMATIC_SUPPORT = 1000
-_WHY_BOUNDS = "They determine the grid or the clipping of the release."
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +71,6 @@ class RepairRows:
         The columns of rows.
     computed : tuple of ComputedColumn
         Those that are functions of others.
-    columns : list of Column
-        All others.
     method : FreeSupport or ConditionalRepair
         The method that moves them.
     fixed : tuple of int
@@ -105,9 +90,8 @@ class RepairRows:
         Whether rows are held out for a certificate; never of a fit with epsilon.
     """
 
-    every: list[Column]
+    every: list[tables.Column]
     computed: tuple[ComputedColumn, ...]
-    columns: list[Column]
     method: Any
     fixed: tuple[int, ...]
     groups: Any
@@ -117,6 +101,11 @@ class RepairRows:
     codes: Any = None
     n_parts: int = 1
     certified: bool = True
+
+    @property
+    def columns(self) -> list[tables.Column]:
+        """Return the columns that are moved: those that are not computed."""
+        return [self.every[j] for j in not_computed(self.every, self.computed)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +127,7 @@ class BlurredColumn:
     """
 
     position: int
-    column: Column
+    column: tables.Column
     starts: np.ndarray
     stops: np.ndarray
     shares: np.ndarray
@@ -194,7 +183,7 @@ class FairMap:
         The least and the largest number of each column, of a fit without privacy.
     """
 
-    every: list[Column]
+    every: list[tables.Column]
     computed: tuple[ComputedColumn, ...]
     groups: Groups
     weights: np.ndarray
@@ -229,14 +218,14 @@ class FairMap:
         return images
 
 
-def not_computed(every: list[Column], computed: tuple[ComputedColumn, ...]) -> list[int]:
+def not_computed(every: list[tables.Column], computed: tuple[ComputedColumn, ...]) -> list[int]:
     """Return the places of the columns that are not computed, or of which gaps are moved."""
     places = {column.position for column in computed if not column.has_gaps}
     return [j for j in range(len(every)) if j not in places]
 
 
 def to_be_moved(
-    codes: np.ndarray, every: list[Column], computed: tuple[ComputedColumn, ...]
+    codes: np.ndarray, every: list[tables.Column], computed: tuple[ComputedColumn, ...]
 ) -> np.ndarray:
     """Return the codes of columns that are not computed, and of gaps: 0 where there is none."""
     codes = codes.copy()
@@ -259,8 +248,74 @@ def redrawn(
 # ------------------------------------------------------------------- public facts about a repair
 
 
+def read_repair(
+    fair: Any, table: tables.Table, labels: np.ndarray, kept: np.ndarray, n_records: int
+) -> RepairRows:
+    """Return the rows of a fit, and the public facts about their repair; or raise.
+
+    `kept` are the positions of the columns that do not hold the attribute.
+    """
+    private = fair.epsilon is not None
+    every = tables.find_columns(
+        table, kept, fair.categorical_features, fair.categories, fair._missing(True)
+    )
+    if fair.categorical_features is None and not (private or fair.categories):
+        warn_of_labels(every, n_records)
+    # Raises if joblib does not understand n_jobs, before a budget is charged.
+    effective_n_jobs(fair.n_jobs)
+    if private and fair.missing != "error":
+        raise ValueError(
+            "missing='category' is for fits without epsilon. With epsilon, declare None among "
+            "the categories of a column; leave out rows that have missing numbers, or fill in "
+            "a number that is public."
+        )
+    computed = () if fair.computed is None else read_computed(fair.computed, every)
+    columns = [every[j] for j in not_computed(every, computed)]
+    groups = read_groups(fair) if private else None
+    method = fair._method(partial(automatic_method, fair, columns, n_records, groups))
+    is_conditional = isinstance(method, ConditionalRepair)
+    # A support refuses missing numbers here.
+    codes = None if private else tables.read_numbers(table, every, fair._missing(is_conditional))
+    if codes is not None and fair.computed is None:
+        not_moved = positions_of(fair.conditional_on, every)
+        computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
+        columns = [every[j] for j in not_computed(every, computed)]
+    method._check(fair.epsilon, fair.delta)
+    fixed = positions_of(fair.conditional_on, columns)
+    if fixed and not is_conditional:
+        raise ValueError("conditional_on needs method='conditional'.")
+    if not is_conditional:
+        # What is missing on this machine is missed before a budget is charged.
+        load_compiler()
+        load_solver()
+    if private:
+        every = read_bounds(fair.bounds, every, not_computed(every, computed))
+    # Columns without rows may stand for any.
+    if private and len(table):
+        refuse_types(table, columns)
+    return RepairRows(every, computed, method, fixed, groups, n_records, table, labels, codes)
+
+
+def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
+    """Warn of columns of text that are identifiers, or numbers with decimals or many of them."""
+    for column in columns:
+        words = [word for word in column.values if isinstance(word, str) and column.dtype is None]
+        numbers = [tables.number_in_file(word.replace(",", "")) for word in words]
+        are_codes = len(words) <= 20 and not any(set(word) & set(".,") for word in words)
+        if not are_codes and all(isinstance(number, float) for number in numbers):
+            warn_user(
+                f"column {column.name!r} has numbers as text, which are read as categories: make "
+                "numbers of them, as by pandas.to_numeric, or name it in categorical_features."
+            )
+        elif len(column.values) > max(20, n_rows / 2):
+            warn_user(
+                f"column {column.name!r} has a label of its own for most rows, and rows would get "
+                "those of others: leave out identifiers."
+            )
+
+
 def automatic_method(
-    fair: Any, columns: list[Column], n_records: int, groups: Groups | None
+    fair: Any, columns: list[tables.Column], n_records: int, groups: Groups | None
 ) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -272,7 +327,7 @@ def automatic_method(
     most_columns, smallest = 3, 0.25
     few = len(columns) <= most_columns
     if fair.epsilon is None or groups is None:
-        takes_support = few and all(column.kind == NUMERIC for column in columns)
+        takes_support = few and all(column.kind == tables.NUMERIC for column in columns)
     elif few and fair.delta and has_grid(layout := in_own_units(columns).layout):
         n_groups = len(groups.names)
         release = HistogramRelease(layout, n_groups, n_records, fair.epsilon, fair.delta)
@@ -282,12 +337,12 @@ def automatic_method(
     return FreeSupport() if takes_support else ConditionalRepair()
 
 
-def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
+def positions_of(named: Any, columns: list[tables.Column]) -> tuple[int, ...]:
     """Return the positions of columns, given by names or positions in X; or raise."""
     if named is None:
         return ()
     names = [named] if np.ndim(named) == 0 else list(named)
-    found = [column_index(name, columns) for name in names]
+    found = [tables.column_index(name, columns) for name in names]
     if None in found:
         unknown, known = names[found.index(None)], [column.name for column in columns]
         raise ValueError(f"conditional_on names {unknown!r}; the repaired columns are {known}.")
@@ -296,20 +351,22 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     return tuple(sorted({place for place in found if place is not None}))
 
 
-def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
+def read_bounds(bounds: Any, every: list[tables.Column], kept: list[int]) -> list[tables.Column]:
     """Return the columns of a private fit, with the bounds of numbers; or raise and name columns.
 
-    Numbers whose bounds are a range are integers.
+    They are declared for the columns at the places `kept`. Numbers whose bounds are a range are
+    integers.
     """
-    numeric = [column for column in columns if column.kind == NUMERIC]
+    numeric = [every[j] for j in kept if every[j].kind == tables.NUMERIC]
     names = [column.name for column in numeric]
+    why = "They determine the grid or the clipping of the release."
     or_categories = (
         "For columns of text or categories, declare categories={column: [labels]} instead."
     )
     pairs: dict[int, range | tuple[float, float]] = {}
     if isinstance(bounds, dict):
         for key, pair in bounds.items():
-            place = column_index(key, numeric)
+            place = tables.column_index(key, numeric)
             if place is None:
                 raise ValueError(
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
@@ -317,18 +374,16 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
                 )
             is_range = isinstance(pair, range) and len(pair) > 1 and pair.step == 1
             ends = (pair[0], pair[-1]) if is_range else pair
-            low, high = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+            low, high = tables.check_bounds(ends, 1, why, f"bounds[{key!r}]")
             pairs[place] = pair if is_range else (low.item(), high.item())
-        unbounded = [name for place, name in enumerate(names) if place not in pairs]
-        if unbounded:
+        if unbounded := [name for place, name in enumerate(names) if place not in pairs]:
             raise ValueError(
-                f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} "
-                f"{or_categories}"
+                f"bounds must be declared for the columns {unbounded}. {why} {or_categories}"
             )
     elif numeric:
         refuse_bounds_in_other_order(bounds, names)
         try:
-            low, high = check_bounds(bounds, len(numeric), _WHY_BOUNDS)
+            low, high = tables.check_bounds(bounds, len(numeric), why)
         except ValueError as error:
             raise ValueError(
                 f"{error} A dict gives bounds by column. The columns without categories are, in "
@@ -337,9 +392,9 @@ def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
         pairs = dict(enumerate(zip(low.tolist(), high.tolist(), strict=True)))
     bounded = {}
     for place, column in enumerate(numeric):
-        declared = read_schema({str(column.name): pairs[place]}).columns[0]
+        declared = tables.read_schema({str(column.name): pairs[place]}).columns[0]
         bounded[column.position] = replace(declared, name=column.name, position=column.position)
-    return [bounded.get(column.position, column) for column in columns]
+    return [bounded.get(column.position, column) for column in every]
 
 
 # ---------------------------------------------------------------------------- private rows
@@ -365,14 +420,14 @@ def in_cells(X: Any) -> Any:
     widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in rows}
     if len(widths) != 1 or -1 in widths:
         return X
-    return objects([cell for row in rows for cell in row]).reshape(len(rows), *widths)
+    return tables.objects([cell for row in rows for cell in row]).reshape(len(rows), *widths)
 
 
-def refuse_types(table: Table, columns: list[Column]) -> None:
+def refuse_types(table: tables.Table, columns: list[tables.Column]) -> None:
     """Raise if the type of a column shows that it holds no declared value; no value is read."""
     for column in columns:
-        if column.kind != NUMERIC:
-            refuse_other_labels(table.series(column.position), column.values, column.name)
+        if column.kind != tables.NUMERIC:
+            tables.refuse_other_labels(table.series(column.position), column.values, column.name)
         # Kinds of NumPy: text of three forms, periods, dates, durations, complex numbers.
         elif table.kind(column.position) in "USTVMmc":
             raise ValueError(
@@ -389,7 +444,7 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
     """
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
     with silence():
-        points = space.raw(private_numbers(rows.table, column) for column in rows.columns)
+        points = space.raw(tables.private_numbers(rows.table, column) for column in rows.columns)
         # In place, through a view of the numbers and ranks.
         ranked = points[:, : len(low)]
         ranked[:] = (np.clip(ranked, low, high) - low) / (high - low)
@@ -397,13 +452,13 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
         return np.nan_to_num(points), np.where(np.isnan(points).any(axis=1), -1, codes)
 
 
-def private_codes(rows: RepairRows, schema: TableSchema) -> np.ndarray:
+def private_codes(rows: RepairRows, schema: tables.TableSchema) -> np.ndarray:
     """Return the private rows of which all is declared and known, as codes, last the group."""
     codes = np.empty((len(rows.table), len(schema.columns)), dtype=np.int64, order="F")
     with silence():
         for j, column in enumerate(rows.columns):
-            read = private_numbers(rows.table, column)
-            codes[:, j] = schema.columns[j].codes(read) if column.kind == NUMERIC else read
+            read = tables.private_numbers(rows.table, column)
+            codes[:, j] = schema.columns[j].codes(read) if column.kind == tables.NUMERIC else read
         codes[:, -1] = rows.groups.find(rows.labels)
         # A sketch counts whole rows: what is unknown in one column has no place in the pairs.
         return codes[(codes >= 0).all(axis=1)]
@@ -429,8 +484,8 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
-        target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
-        schema = TableSchema((*rows.columns, target), len(rows.columns))
+        target = tables.Column("group", tables.NOMINAL, values=tuple(rows.groups.names.tolist()))
+        schema = tables.TableSchema((*rows.columns, target), len(rows.columns))
         progress = partial(progress_of, fair)
 
         def made(n_records: int, epsilon: float) -> Any:
@@ -549,7 +604,7 @@ def warn_of_units(fitted: FairMap, codes: np.ndarray) -> None:
         return
     low, high = fitted.ranges
     beyond = (low < high) & (((codes < low) | (codes > high)).mean(axis=0) > 0.5)
-    beyond &= [column.kind == NUMERIC for column in fitted.every]
+    beyond &= [column.kind == tables.NUMERIC for column in fitted.every]
     if names := [fitted.every[j].name for j in np.flatnonzero(beyond)]:
         warn_user(
             f"most numbers of {names} are beyond those of the fit, and get images like its least "
@@ -609,8 +664,8 @@ def map_of_counts(
     """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
-    ranked = [column for column in rows.columns if column.kind != NOMINAL]
-    names = [repr(c.name) if c.kind == NUMERIC and c.n_known > 8 else None for c in ranked]
+    ranked = [column for column in rows.columns if column.kind != tables.NOMINAL]
+    names = [repr(c.name) if c.kind == tables.NUMERIC and c.n_known > 8 else None for c in ranked]
     warn_of_grid(names, (low, high), counts, release.standard_deviation, rows.n_records)
     by_cell = counts.reshape(len(sizes), -1)
     noise = by_cell.shape[1] * release.standard_deviation**2
@@ -668,7 +723,9 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
         # Those of the second release, those that a classifier knows, and new ones.
         first, *others = (drawn_rows(rows, released, rows.n_records, rng) for _ in range(3))
         columns = zip(release.space.schema.columns, first.codes.T, strict=False)
-        codes = [column.codes(of) if column.kind == NUMERIC else of for column, of in columns]
+        codes = [
+            column.codes(of) if column.kind == tables.NUMERIC else of for column, of in columns
+        ]
         values = np.column_stack([*codes, first.groups.codes]).astype(np.int64)
         in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
         # What would be told is about drawn rows.
@@ -711,7 +768,7 @@ def map_of_sketch(
     rows = drawn_rows(rows, released, min(n_records, rows.method.max_rows or 100_000), rng)
     told_apart, min_of_images, closest = 4.0, 0.02, 0.2
     least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
-    free = [j for j, column in enumerate(rows.columns) if column.kind == NUMERIC]
+    free = [j for j, column in enumerate(rows.columns) if column.kind == tables.NUMERIC]
 
     def blurred(least: float) -> list[BlurredColumn]:
         """Return columns whose cells with smaller shares than this are merged."""
@@ -743,7 +800,7 @@ def drawn_rows(
     codes = released.codes_of(of_rows, rng)
     drawn = codes[:, :-1].astype(np.float64)
     for j, column in enumerate(released.space.schema.columns[:-1]):
-        if column.kind == NUMERIC:
+        if column.kind == tables.NUMERIC:
             drawn[:, j] = column.numbers(codes[:, j], rng.uniform(size=len(codes)))
     return replace(rows, codes=drawn, groups=replace(rows.groups, codes=of_rows, sizes=sizes))
 

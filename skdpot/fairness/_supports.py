@@ -125,11 +125,11 @@ class ColumnSpace:
         # In row order, in which the search for nearest points is fast.
         return np.ascontiguousarray((self.raw(codes.T) - self.origin) * self.factor)
 
-    def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
+    def decode(self, points: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the codes of the valid rows nearest to points, which may be averages of rows.
 
         Levels are the nearest ones. `uniforms`, of shape (n, n_nominal), draw a category with its
-        share in an average; None takes the category with the largest share.
+        share in an average.
         """
         raw = points / self.factor + self.origin
         codes = np.empty((len(points), len(self.columns)))
@@ -142,12 +142,9 @@ class ColumnSpace:
             else:
                 j, block = next(blocks)
                 # An average of rows has the share of each category as its coordinate.
-                shares = np.maximum(raw[:, block], 0.0)
-                codes[:, place] = shares.argmax(axis=1)
-                if uniforms is not None:
-                    ends = shares.cumsum(axis=1)
-                    drawn = (ends <= (uniforms[:, j] * ends[:, -1])[:, None]).sum(axis=1)
-                    codes[:, place] = np.minimum(drawn, shares.shape[1] - 1)
+                ends = np.maximum(raw[:, block], 0.0).cumsum(axis=1)
+                drawn = (ends <= (uniforms[:, j] * ends[:, -1])[:, None]).sum(axis=1)
+                codes[:, place] = np.minimum(drawn, ends.shape[1] - 1)
         return codes
 
     def of_rows(self, codes: np.ndarray, *, scaled: bool) -> "ColumnSpace":
@@ -378,7 +375,9 @@ class FreeSupport(BaseEstimator):
             line = quantile_barycenter(
                 [x[:, 0] for x in points], weights, masses=masses, n_support=n_support
             )
-            return space.decode(line.support[:, None]), line.lower_bound, 1
+            # Of one coordinate there is no category to be drawn.
+            no_draws = np.zeros((n_support, 1))
+            return space.decode(line.support[:, None], no_draws), line.lower_bound, 1
         # Points of the mixture of groups, distinct ones if there are enough.
         of_all = np.concatenate([w * of for w, of in zip(weights, masses, strict=True)])
         # Rounded weights may have another sum, which `choice` refuses.

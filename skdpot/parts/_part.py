@@ -17,7 +17,7 @@ import numpy as np
 from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
-from skdpot.privacy.checks import draft_of, silence, to_display
+from skdpot.privacy.checks import draft_of, names_of, silence, to_display
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, keyed_source
 
@@ -146,6 +146,9 @@ def make_part(
     grouped = any(getattr(estimator, name, None) is not None for name in ("groups", "classes"))
     if labels is None and grouped and getattr(estimator, "sensitive_features", None) is None:
         raise ValueError("the agreement needs the group of every row: pass labels.")
+    own = getattr(labels, "name", None)
+    if isinstance(own, str) and own in names_of(X, "columns") and X[own].dtype == labels.dtype:
+        raise ValueError(f"column {own!r} is in X and in labels: drop it from X, or rename it.")
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))

@@ -254,22 +254,21 @@ class MixtureFilter:
             renyi=tuple(renyi.tolist()),
         )
 
-    def admits(self, total: Total, epsilon: float | None = None) -> bool:
-        """Tell whether releases with this total are within the budget, or within this epsilon."""
-        epsilon = self.epsilon if epsilon is None else epsilon
-        if math.isinf(epsilon):
+    def admits(self, total: Total) -> bool:
+        """Tell whether releases with this total are within the budget."""
+        if math.isinf(self.epsilon):
             return True
         # Releases that may fail are paid from what the slack leaves of delta.
         if total.failure > self._for_failures:
             return False
         # With probability 1 - slack the privacy loss stays below epsilon, if one of these holds.
-        if total.pure <= accounting.as_written(epsilon):
+        if total.pure <= accounting.as_written(self.epsilon):
             return True
         if math.isfinite(total.squared_mu):
-            tail = accounting.gaussian_delta(epsilon, math.sqrt(total.squared_mu))
+            tail = accounting.gaussian_delta(self.epsilon, math.sqrt(total.squared_mu))
             if tail * accounting.RAISED <= self._for_gaussian:
                 return True
-        return self._renyi_bounds_loss(total, epsilon)
+        return self._renyi_bounds_loss(total, self.epsilon)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted the releases, and their delta."""

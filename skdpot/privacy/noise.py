@@ -90,30 +90,26 @@ class NoiseSource:
         return self._next_words(start, count)
 
 
-def seeded_source(key: Sequence[int] | np.ndarray, stream: int = 0) -> NoiseSource:
+def seeded_source(key: Sequence[int] | np.ndarray, user: int = -1) -> NoiseSource:
     """Return a counter-based stream (Philox), determined by a seed: for tests and teaching.
 
     Parameters
     ----------
     key : sequence of two int
         The 128-bit key.
-    stream : int
-        Number of the stream: 0 for a whole batch, ``1 + index`` for one user.
+    user : int
+        Position of the user whose noise it is, -1 for a whole batch: each has its own stream.
     """
     generator = np.random.Philox(
         key=np.array([int(word) for word in key], dtype=np.uint64),
         # A stream has 2**128 blocks before the counter reaches the next one.
-        counter=np.array([0, 0, stream, 0], dtype=np.uint64),
+        counter=np.array([0, 0, 1 + user, 0], dtype=np.uint64),
     )
-    return NoiseSource(partial(_philox_words, generator), partial(_seeded_user, key), seeded=True)
+    return NoiseSource(partial(_philox_words, generator), partial(seeded_source, key), seeded=True)
 
 
 def _philox_words(generator: np.random.Philox, _n_drawn: int, count: int) -> np.ndarray:
     return np.asarray(generator.random_raw(count), dtype=np.uint64)
-
-
-def _seeded_user(key: Sequence[int] | np.ndarray, index: int) -> NoiseSource:
-    return seeded_source(key, 1 + index)
 
 
 def source_of_key(key: bytes) -> NoiseSource:

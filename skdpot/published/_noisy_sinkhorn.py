@@ -241,7 +241,7 @@ def plan_noisy_sinkhorn(
     >>> round(plan.noise_variance), round(plan.cost_mechanism.scale, 4)
     (57, 0.0054)
     """
-    epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
     # A larger budget is not spent, since noise can hardly be smaller.
     epsilon = min(epsilon, 1e30)
@@ -358,13 +358,6 @@ def _event(noise_multiplier: float, second_epsilon: float, delta: float) -> ev.P
     return ev.PlannedDpEvent(ev.ComposedDpEvent(stages), delta)
 
 
-def check_gaussian_delta(delta: Any) -> float:
-    """Return delta, or raise, with a reason if it is zero."""
-    if isinstance(delta, (int, float)) and delta == 0:
-        raise ValueError("noisy Sinkhorn adds Gaussian noise: delta must be above 0, got 0.")
-    return check_delta(delta)
-
-
 def _rounds(n_iter: Any, deviations: float) -> int:
     """Return the number of rounds: the requested one, or one that the budget pays for."""
     if n_iter is not None:
@@ -411,7 +404,6 @@ class PaperSinkhornPlan:
     adaptive_noise: float
     cost_noise_scale: float
     first_claim: float
-    second_claim: float
 
     # A ledger cannot be charged for it.
     event = None
@@ -440,10 +432,10 @@ def plan_paper_sinkhorn(
     >>> from skdpot.published._noisy_sinkhorn import plan_paper_sinkhorn
     >>> problem = {"n_samples": 10_000, "cost_range": 1.0, "reg": 5.0}
     >>> plan = plan_paper_sinkhorn(8.0, 1e-5, **problem, n_iter=1, noise_variance=0.02)
-    >>> round(plan.first_claim, 2), round(plan.first_claim + plan.second_claim, 2)
-    (3.91, 8.0)
+    >>> round(plan.first_claim, 2)
+    3.91
     """
-    epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
     n_iter = n_iter or MOST_ROUNDS
     claim = partial(published_privacy, delta=delta, n_samples=sizes, cost_range=cost_range, reg=reg)
@@ -466,7 +458,6 @@ def plan_paper_sinkhorn(
         adaptive_noise=adaptive_noise,
         cost_noise_scale=sensitivity / (epsilon - first_claim),
         first_claim=first_claim,
-        second_claim=epsilon - first_claim,
     )
 
 

@@ -91,8 +91,6 @@ class ChoiceRelease(Release):
     """
 
     def __init__(self, n_iter: int, epsilon: float, sensitivity: Callable[..., int]) -> None:
-        if not n_iter >= 1:
-            raise ValueError(f"the expected number must be at least 1, got {n_iter!r}.")
         # With a smaller epsilon, noise would span more of its grid than can be drawn.
         min_epsilon = 1e-4
         if not epsilon >= min_epsilon:

@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,21 +18,18 @@ from skdpot.privacy.noise import (
     rounded_laplace,
 )
 from skdpot.privacy.sensitivity import (
-    PROTECTED,
     computed_message_sensitivity,
     message_sensitivity,
     rounded_message_sensitivity,
     utility_sensitivity,
 )
-from skdpot.releases._sums import Release, ReleaseSeries
+from skdpot.releases._sums import LARGEST_SUM, Release, ReleaseSeries
 
 # Bits of the units of a grid in the sensitivity or range, unless the scale of the noise needs
 # fewer.
 _FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
 # The inverse of a smaller epsilon overflows.
 _LEAST_EPSILON = 1e-300
-# Sums are clipped to this: they exceed it only if the noise saturated.
-LARGEST_SUM = 1 << 61
 # Bits of the resolution of lengths. Lengths beyond 1.4 d + _FAR have a probability below
 # exp(-1000), which no double can hold.
 _RADIUS_BITS, _FAR = 38, 2000.0
@@ -53,10 +49,7 @@ def node_budgets(
     """
     epsilon = checks.check_positive("epsilon", epsilon)
     delta = checks.check_delta(delta) if delta else 0.0
-    shares = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
-    if not ((shares > 0) & (shares <= 1)).all():
-        raise ValueError("factors must be above 0 and at most 1.")
-    epsilons = epsilon * shares
+    epsilons = epsilon * np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
     # They are attributes of releases, which nobody changes.
     epsilons.setflags(write=False)
     if not (epsilons > _LEAST_EPSILON).all():
@@ -65,43 +58,6 @@ def node_budgets(
     multiplier = partial(calibrate_noise_multiplier, delta=delta) if delta else inverse_rounded_up
     found = np.array([multiplier(value) for value in each.tolist()])
     return epsilons, delta, found[where.reshape(n_nodes)]
-
-
-def check_degrees(degrees: Any) -> np.ndarray:
-    """Return numbers of edges as integers, or raise."""
-    found = np.asarray(degrees)
-    if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu" or (found < 0).any():
-        raise ValueError("degrees must be integers of at least 0, one per node.")
-    return found.astype(np.int64)
-
-
-def check_source(source: Any, n_nodes: int) -> NoiseSource | Sequence[NoiseSource]:
-    """Return one source for all nodes, or a source for each node."""
-    if not isinstance(source, Sequence) or isinstance(source, str):
-        return make_source(source)
-    if len(source) != n_nodes:
-        raise ValueError(f"there are {len(source)} sources of noise for {n_nodes} nodes.")
-    return [make_source(one) for one in source]
-
-
-def draw_for_nodes(
-    source: NoiseSource | Sequence[NoiseSource],
-    degrees: np.ndarray,
-    draw: Callable[[NoiseSource, slice, slice], np.ndarray],
-) -> np.ndarray:
-    """Return integers for all edges: ``draw(source, nodes, edges)``, at once or node by node.
-
-    With one source per node, the draws of a node depend only on its own source.
-    """
-    source = check_source(source, len(degrees))
-    if isinstance(source, NoiseSource):
-        return draw(source, slice(None), slice(None))
-    ends = np.concatenate([[0], np.cumsum(degrees)])
-    parts = [
-        draw(stream, slice(p, p + 1), slice(int(ends[p]), int(ends[p + 1])))
-        for p, stream in enumerate(source)
-    ]
-    return np.concatenate(parts)
 
 
 def fineness(multipliers: np.ndarray) -> np.ndarray:
@@ -119,16 +75,6 @@ def grid_values(
     """Return values above `low` in grid units, as integers; NaN counts as `low`."""
     inside = np.clip(np.where(np.isnan(values), low, values), low, high)
     return np.floor((inside - low) / units + 0.5).astype(np.int64)
-
-
-def check_range(low: Any, high: Any) -> tuple[float, float]:
-    """Return the ends of a range as floats, or raise."""
-    ends = float(low), float(high)
-    # Minimum width of a range whose units have all the digits of a double.
-    min_width = 1e-280
-    if not min_width < ends[1] - ends[0] < math.inf:
-        raise ValueError(f"the range must be finite, with low < high, got {low!r} and {high!r}.")
-    return ends
 
 
 def check_values(values: Any, n_edges: int) -> np.ndarray:
@@ -204,9 +150,8 @@ class MessageReleases(ReleaseSeries):
         The unit of privacy: the utility of one edge at this end, or all utilities of a node.
     factors : float or array-like of shape (n_nodes,), default=1.0
         Share of epsilon that each node spends, in (0, 1].
-    source : random_state, or sequence of NoiseSource, one per node, default=None
-        Source of the noise. With one source per node, the noise of a node does not depend on
-        others.
+    source : random_state, default=None
+        Source of the noise.
 
     Attributes
     ----------
@@ -268,22 +213,15 @@ class MessageReleases(ReleaseSeries):
         factors: Any = 1.0,
         source: Any = None,
     ) -> None:
-        self._degrees = check_degrees(degrees)
+        self._degrees = np.asarray(degrees, dtype=np.int64)
         n_nodes = len(self._degrees)
         budgets = node_budgets(epsilon, delta, factors, n_nodes)
         self.epsilons, self._delta, self._total_multipliers = budgets
         self._n_rounds = checks.check_count("n_rounds", n_rounds)
-        self._source = check_source(source, n_nodes)
+        self._source = make_source(source)
         given = {"utility_range": utility_range, "cap": cap, "least": least, "curvature": curvature}
         self._given = {name: _number_per_node(name, x, n_nodes) for name, x in given.items()}
-        if (self._given["least"] > self._given["cap"]).any():
-            raise ValueError("least must not be above cap.")
-        # Squares of larger caps overflow.
-        max_cap = 1e150
-        if (self._given["cap"] > max_cap).any():
-            raise ValueError("cap must be at most 1e150; use larger units.")
         self._protect = protect
-        checks.check_choice("protect", protect, PROTECTED)
         self._multipliers = self._multipliers_of_a_round()
         self._fineness = fineness(self._multipliers)
         self._check_scales()
@@ -304,14 +242,13 @@ class MessageReleases(ReleaseSeries):
 
     def sensitivities(self, eta: Any) -> np.ndarray:
         """Return how much an exact message of each node may move, for a penalty."""
-        bounds = message_sensitivity(
+        return message_sensitivity(
             _number_per_node("eta", eta, len(self._degrees), above=True),
             degree=self._degrees,
             protect=self._protect,
             relation="replace_one",
             **self._given,
         )
-        return np.asarray(bounds)
 
     def standard_deviations(self, eta: Any) -> np.ndarray:
         """Return the standard deviation of the noise on each amount of a node, for a penalty.
@@ -343,12 +280,7 @@ class MessageReleases(ReleaseSeries):
         of_edge = np.repeat(np.arange(len(degrees)), degrees)
         caps, units = self._given["cap"][of_edge], units_of_nodes[of_edge]
         integers = grid_values(messages, 0.0, caps, units)
-        noise = draw_for_nodes(
-            self._source,
-            degrees,
-            lambda stream, nodes, edges: self._draw(stream, scales[nodes], degrees[nodes]),
-        )
-        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
+        sums = np.clip(integers + self._draw(scales), -LARGEST_SUM, LARGEST_SUM)
         # The minimiser is public if its bounds leave no choice, or if utilities are not secret.
         public = np.where(self._given["utility_range"][of_edge] > 0, caps, messages)
         hidden = (self.sensitivities(eta) > 0)[of_edge]
@@ -398,15 +330,15 @@ class MessageReleases(ReleaseSeries):
         scales = self._multipliers * rounded * RAISED
         return units, np.where(exact > 0, scales, 0.0)
 
-    def _draw(self, source: NoiseSource, scales: np.ndarray, degrees: np.ndarray) -> np.ndarray:
-        """Return noise for some nodes, in units of their grids."""
+    def _draw(self, scales: np.ndarray) -> np.ndarray:
+        """Return the noise of all nodes, in units of their grids."""
         if not self._delta:
-            scales = scales * random_lengths(source, degrees)
+            scales = scales * random_lengths(self._source, self._degrees)
             # Lengths that reach the limit have a probability below exp(-2000).
             scales = np.minimum(scales, LARGEST_SCALE)
         # A node with nothing to hide draws noise, too, and does not use it.
-        each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
-        return rounded_gaussian(source, each, each.shape)
+        each = np.repeat(np.where(scales > 0, scales, 1.0), self._degrees)
+        return rounded_gaussian(self._source, each, each.shape)
 
 
 def _number_per_node(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:
@@ -422,8 +354,7 @@ class UtilityRelease(Release):
 
     The released values are the parameters of all nodes, one after another, of shape (n_edges,).
     Values beyond the range are clipped, and NaN becomes its lower end. A subclass computes its
-    public quantities in :meth:`_prepare`. Noise comes from one source, or from one source per node;
-    then the noise of a node does not depend on others.
+    public quantities in :meth:`_prepare`.
     """
 
     def __init__(
@@ -436,10 +367,8 @@ class UtilityRelease(Release):
         protect: str = "parameter",
         factors: Any = 1.0,
     ) -> None:
-        self._low, self._high = check_range(low, high)
-        self._degrees = check_degrees(degrees)
-        checks.check_choice("protect", protect, PROTECTED)
-        self._protect = protect
+        self._low, self._high, self._protect = low, high, protect
+        self._degrees = np.asarray(degrees, dtype=np.int64)
         budgets = node_budgets(epsilon, 0.0, factors, len(self._degrees))
         self.epsilons, _, self._multipliers = budgets
         self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
@@ -560,13 +489,14 @@ class UtilityNoise(UtilityRelease):
         noise, uniform = 2.0 * self.scales[self._of_edge] ** 2, self.spread**2
         return math.sqrt(float(np.mean(noise * uniform / (noise + uniform))))
 
-    def run(self, values: Any, source: NoiseSource | Sequence[NoiseSource]) -> np.ndarray:
+    def run(self, values: Any, source: NoiseSource) -> np.ndarray:
         """Return noisy parameters: unbiased, and often beyond the range."""
         parameters = check_values(values, len(self._of_edge))
         units = self._units[self._of_edge]
         # From 0 to the number of units, since rounded differences and quotients are monotone.
         integers = grid_values(parameters, self._low, self._high, units)
-        noise = draw_for_nodes(source, self._degrees, self._draw)
+        scales = self._grid_scales[self._of_edge]
+        noise = rounded_laplace(source, scales, scales.shape)
         sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
         return self._low + sums * units
 
@@ -580,10 +510,6 @@ class UtilityNoise(UtilityRelease):
         centred = (noisy - middle) / scales
         means = _mean_after_laplace(np.clip(centred, -half, half), half)
         return np.clip(middle + scales * means, self._low, self._high)
-
-    def _draw(self, source: NoiseSource, nodes: slice, edges: slice) -> np.ndarray:
-        scales = np.repeat(self._grid_scales[nodes], self._degrees[nodes])
-        return rounded_laplace(source, scales, scales.shape)
 
 
 def _mean_after_laplace(centred: np.ndarray, half: np.ndarray) -> np.ndarray:
@@ -701,14 +627,22 @@ class UtilityResponse(UtilityRelease):
         answering = (self.n_answers / np.maximum(self._degrees, 1))[self._of_edge]
         return self.spread * math.sqrt(float(np.mean(1.0 - answering * explained)))
 
-    def run(self, values: Any, source: NoiseSource | Sequence[NoiseSource]) -> np.ndarray:
+    def run(self, values: Any, source: NoiseSource) -> np.ndarray:
         """Return levels from 0, and -1 for an edge that does not answer."""
         levels = self._levels_of(check_values(values, len(self._of_edge)))
-        return draw_for_nodes(
-            source,
-            self._degrees,
-            lambda stream, nodes, edges: self._answer(stream, levels[edges], nodes),
-        )
+        words = source.bits(_BITS, (3, len(levels)))
+        kept = np.floor(np.ldexp(self._keep, _BITS)).astype(np.int64)[self._of_edge]
+        # The division leaves a bias below 2**-42, which the smaller probability to keep a level
+        # covers.
+        others = words[1] % self.n_levels[self._of_edge]
+        answers = np.where(words[0] < kept, levels, others)
+        if self._protect == "parameter":
+            return answers
+        # Of each node, the edges with the smallest words answer.
+        rank = np.empty(len(levels), dtype=np.int64)
+        firsts = np.cumsum(self._degrees) - self._degrees
+        rank[np.lexsort((words[2], self._of_edge))] = np.arange(len(levels)) - firsts[self._of_edge]
+        return np.where(rank < self.n_answers[self._of_edge], answers, -1)
 
     def estimate(self, released: np.ndarray) -> np.ndarray:
         numbers = check_values(released, len(self._of_edge))
@@ -723,21 +657,6 @@ class UtilityResponse(UtilityRelease):
         n_levels = self.n_levels[self._of_edge]
         parts = (inside - self._low) / (self._high - self._low) * n_levels
         return np.minimum(parts.astype(np.int64), n_levels - 1)
-
-    def _answer(self, source: NoiseSource, levels: np.ndarray, nodes: slice) -> np.ndarray:
-        degrees = self._degrees[nodes]
-        of_edge = np.repeat(np.arange(len(degrees)), degrees)
-        words = source.bits(_BITS, (3, len(levels)))
-        heads = words[0] < np.floor(np.ldexp(self._keep[nodes], _BITS)).astype(np.int64)[of_edge]
-        # The division leaves a bias below 2**-42, which the smaller probability to keep a level
-        # covers.
-        answers = np.where(heads, levels, words[1] % self.n_levels[nodes][of_edge])
-        if self._protect == "parameter":
-            return answers
-        order = np.lexsort((words[2], of_edge))
-        rank = np.empty(len(levels), dtype=np.int64)
-        rank[order] = np.arange(len(levels)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-        return np.where(rank < self.n_answers[nodes][of_edge], answers, -1)
 
 
 def explained_share(epsilon: float | np.ndarray, n_levels: int | np.ndarray) -> np.ndarray:

@@ -23,7 +23,8 @@ Sensitivities = Callable[..., tuple[float, float]]
 Sensitivity = Callable[..., float]
 # Radius of the ball that holds all rows of integers.
 RADIUS = 2**13
-_LARGEST_SUM = 2**61
+# Sums are clipped to this: they exceed it only if the noise saturated.
+LARGEST_SUM = 2**61
 # Numbers of products of two integers up to RADIUS that doubles, and 64-bit integers, add up
 # exactly.
 _MOST_PRODUCTS, _MOST_RECORDS = 2**53 // RADIUS**2, 2**62 // RADIUS**2
@@ -304,7 +305,7 @@ class SumRelease(Release):
         )
         noise = mechanism.noise(np.shape(values), source)
         # Noise that saturated is beyond this bound for any sums, as the full noise would be.
-        noisy = np.clip(values + noise, -_LARGEST_SUM, _LARGEST_SUM)
+        noisy = np.clip(values + noise, -LARGEST_SUM, LARGEST_SUM)
         return np.asarray(noisy, dtype=np.float64)
 
 

@@ -325,7 +325,11 @@ def monotone_transport(x: Any, y: Any, *, cost: Any = 1) -> float:
     4.0
     """
     x, y = check_numbers(x, "x", 1), check_numbers(y, "y", 1)
-    pair_cost = cost if callable(cost) else _power(cost)
+    if not callable(cost) and not 1 <= cost < math.inf:
+        raise ValueError(
+            f"a transport cost must be a function, or of a finite order >= 1, got {cost!r}: of a "
+            "lower one, costs are not convex in x - y."
+        )
     equal = [np.full(len(x), 1.0 / len(x)), np.full(len(y), 1.0 / len(y))]
     row_masses, column_masses = common_masses(equal)
     row_order, column_order = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
@@ -338,14 +342,6 @@ def monotone_transport(x: Any, y: Any, *, cost: Any = 1) -> float:
     masses = np.diff(ends, prepend=0) / ends[-1]
     rows = row_order[np.searchsorted(row_ends, ends)]
     columns = column_order[np.searchsorted(column_ends, ends)]
-    return float(np.sum(masses * pair_cost(x[rows], y[columns])))
-
-
-def _power(order: Any) -> Any:
-    """Return the cost ``|x - y|**order`` as a function."""
-    if not 1 <= order < math.inf:
-        raise ValueError(
-            f"a transport cost must be a function, or of a finite order >= 1, got {order!r}: of a "
-            "lower one, costs are not convex in x - y."
-        )
-    return lambda x, y: np.abs(x - y) ** order
+    x, y = x[rows], y[columns]
+    costs = cost(x, y) if callable(cost) else np.abs(x - y) ** cost
+    return float(np.sum(masses * costs))

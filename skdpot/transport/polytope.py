@@ -273,24 +273,17 @@ def round_into_box(columns, lower, upper):
 
 
 @part
-def cheapest_in_box(prices, lower, upper, filling):
-    """Fill `filling` with the minimiser of <prices, nu> over the box and sum 1; return the minimum.
-
-    At most one entry ends strictly inside its bounds.
-    """
-    order = np.argsort(prices, kind="mergesort")
-    remaining = 1.0
-    value = 0.0
+def cheapest_in_box(prices, lower, upper):
+    """Return the minimum of <prices, nu> over the box and sum 1."""
+    remaining, value = 1.0, 0.0
     for j in range(len(prices)):
-        filling[j] = lower[j]
         remaining -= lower[j]
         value += lower[j] * prices[j]
-    for j in order:
+    for j in np.argsort(prices, kind="mergesort"):
         if remaining <= 0:
             break
         # The cheapest first is optimal, since only the sum joins the entries.
         extra = min(upper[j] - lower[j], remaining)
-        filling[j] += extra
         remaining -= extra
         value += extra * prices[j]
     return value
@@ -340,14 +333,11 @@ transform_prices = kernel(c_transform)
 
 
 @part
-def dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling):
-    """Return a lower bound on the projection's cost, the best one for any `potential`.
-
-    The prices of :func:`c_transform` and the vector `filling` of the polytope that is cheapest
-    under them are returned in place.
-    """
+def dual_bound(cost, rows, weights, lower, upper, potential):
+    """Return a lower bound on the projection's cost, the best one for any `potential`."""
+    row_prices, column_prices = np.empty(len(rows)), np.empty(len(potential))
     value = c_transform(cost, rows, weights, potential, row_prices, column_prices)
-    return value + cheapest_in_box(column_prices, lower, upper, filling)
+    return value + cheapest_in_box(column_prices, lower, upper)
 
 
 @part
@@ -421,11 +411,8 @@ def _scale_into_box(weights, lower, upper, nu):
     # Even a full support cannot take all the mass: no factor r exists.
     if filled < 1:
         share = min((1 - filled) / outside_slack, 1.0) if outside_slack > 0 else 0.0
-        for j in range(n_columns):
-            if upper[j] < max_scale * weights[j]:
-                nu[j] = upper[j]
-            else:
-                nu[j] = lower[j] + share * (upper[j] - lower[j])
+        filled_up = lower + share * (upper - lower)
+        nu[:] = np.where(upper < max_scale * weights, upper, filled_up)
     else:
         order = np.argsort(breakpoints[:size], kind="mergesort")
         total, slope, scale = base, 0.0, 0.0
@@ -439,8 +426,7 @@ def _scale_into_box(weights, lower, upper, nu):
             slope += slopes[index]
         if slope > 0:
             scale += (1 - total) / slope
-        for j in range(n_columns):
-            nu[j] = min(max(scale * weights[j], lower[j]), upper[j])
+        nu[:] = np.minimum(np.maximum(scale * weights, lower), upper)
     round_into_box(nu, lower, upper)
 
 

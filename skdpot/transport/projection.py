@@ -304,14 +304,12 @@ def warm_potential(
 
 @part
 def entropic_projection(
-    cost, rows, weights, lower, upper, kernel, row_minima, reg, tol, max_sweeps,
-    row_prices, column_prices, filling, nu, potential,
-):  # fmt: skip
+    cost, rows, weights, lower, upper, kernel, row_minima, reg, tol, max_sweeps, nu
+):
     """Anneal until the projection's relative excess cost is certified to be at most `tol`.
 
-    `kernel` is the starting kernel, of all rows. `nu` receives a vector of the polytope and
-    `potential` the columns' dual potential ``reg log v``; the prices and `filling` are those of
-    :func:`dual_bound`. Ends uncertified after `max_sweeps`.
+    `kernel` is the starting kernel, of all rows. `nu` receives a vector of the polytope. Ends
+    uncertified after `max_sweeps`.
 
     Returns
     -------
@@ -325,7 +323,8 @@ def entropic_projection(
     settled_share = 0.08
     sweeps_per_level = 10
     kernel, row_potential, state = _start(kernel, row_minima, rows, weights, lower, upper)
-    potential[:] = 0.0
+    # Of the columns: ``reg log v``.
+    potential = np.zeros(len(nu))
     spread = polytope.max_spread(cost, rows)
     estimate = upper_bound = lower_bound = 0.0
     n_sweeps = 0
@@ -347,9 +346,7 @@ def entropic_projection(
             upper_bound = _row_exact_plan(cost, rows, weights, kernel, state[4], nu)
             # Mass that is moved between columns costs no more than the largest difference in a row.
             upper_bound += 0.5 * polytope.round_into_box(nu, lower, upper) * spread
-            lower_bound = polytope.dual_bound(
-                cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
-            )
+            lower_bound = polytope.dual_bound(cost, rows, weights, lower, upper, potential)
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
                 break
         # The last sweep's u belongs to the v before the step; the next level corrects it.
@@ -620,17 +617,11 @@ def _anneal_rows(
     projections, costs, lower_bounds,
 ):  # fmt: skip
     """Project every row onto one polytope by the entropic solver, up to its certified gap."""
-    n_columns = cost.shape[1]
-    row_prices = np.empty(longest_row(indptr))
-    column_prices = np.empty(n_columns)
-    filling = np.empty(n_columns)
-    potential = np.empty(n_columns)
     for user in range(len(costs)):
         first, last = indptr[user], indptr[user + 1]
         costs[user], lower_bounds[user] = entropic_projection(
             cost, indices[first:last], data[first:last], lower, upper, kernel, row_minima, reg, tol,
-            max_sweeps, row_prices[: last - first], column_prices, filling, projections[user],
-            potential,
+            max_sweeps, projections[user],
         )  # fmt: skip
 
 

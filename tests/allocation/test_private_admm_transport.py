@@ -1,8 +1,5 @@
 """The allocation estimator: optimal without a budget, and with one a function of releases."""
 
-import pickle
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyLedger, PrivateADMMTransport
 from skdpot.published import PrivateMessageADMM
-from skdpot.releases import UTILITY_MECHANISMS, MessageReleases
+from skdpot.releases import UTILITY_MECHANISMS
 from skdpot.transport.consensus import LogUtility
 from tests.oracles.case_study import RANGE, best_welfare, draw_case_study
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum
@@ -214,34 +211,6 @@ def test_all_that_is_left_follows_from_released_utilities(mechanism, utility, mo
     assert_same_state(first, second)
 
 
-@pytest.mark.parametrize("utility", ["linear", "quadratic", "log"])
-@pytest.mark.parametrize("delta, averaging", [(0.0, True), (1e-6, False)])
-def test_all_that_is_left_follows_from_released_messages(utility, delta, averaging, monkeypatch):
-    (X, S), model = small(
-        epsilon=50.0, delta=delta, mechanism="messages", utility=utility, random_state=0,
-        averaging=averaging,
-    )  # fmt: skip
-    recorded, replayed = [], []
-    release = MessageReleases.run
-
-    def recording(self, messages, *args, **settings):
-        recorded.append(release(self, messages, *args, **settings))
-        return recorded[-1].copy()
-
-    monkeypatch.setattr(MessageReleases, "run", recording)
-    first = clone(model).fit(X, source_utilities=S)
-    assert len(recorded) == 2 * FEW_ROUNDS["n_rounds"]
-
-    def replaying(self, messages, *args, **settings):
-        replayed.append(messages.copy())
-        return recorded[len(replayed) - 1].copy()
-
-    monkeypatch.setattr(MessageReleases, "run", replaying)
-    others = np.full_like(X, RANGE[0]), np.full_like(S, RANGE[1])
-    second = clone(model).fit(others[0], source_utilities=others[1])
-    assert_same_state(first, second)
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("protect, unit", [("parameter", "edge"), ("node", "node")])
 def test_what_is_charged(mechanism, protect, unit):
@@ -269,14 +238,6 @@ def test_budgets_of_nodes():
     np.testing.assert_array_equal(model.epsilons_[1], [2, 2, 2])
     assert model.privacy_guarantee_.epsilon == 4.0
     assert ledger.spent()[0] == pytest.approx(4.0)
-
-
-def test_pickles_hold_no_utilities():
-    (X, S), model = small(epsilon=1.0, random_state=0, mechanism="input")
-    held = pickle.dumps(model.fit(X, source_utilities=S))
-    for value in np.concatenate([X.ravel(), S.ravel()]):
-        assert value.tobytes() not in held
-    assert_same_state(pickle.loads(held), model)
 
 
 def test_a_second_fit_forgets_the_first():
@@ -367,14 +328,6 @@ def test_frames_in_another_order_cost_nothing():
     assert not list(ledger.entries())
     in_order = small(epsilon=1.0, ledger=ledger, **tables)[1].fit(frame, **fits)
     assert in_order.plan_.shape == X.shape
-
-
-def test_private_fits_never_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for mechanism in MECHANISMS:
-            (X, S), model = small(mechanism, epsilon=1.0)
-            model.fit(X, source_utilities=S)
 
 
 @pytest.mark.parametrize("epsilon", [None, 4.0])

@@ -110,8 +110,6 @@ def test_monotone_costs_are_convex_in_the_difference_of_numbers(metric):
     np.testing.assert_array_equal(cost.between(x + 1e9, y), np.full(50, cost.range[1]))
     values = cost.between(np.linspace(1.0, 5.0, 41), np.full(41, 3.0))
     assert (np.diff(values, 2) >= -1e-12).all()
-    with pytest.raises(ValueError, match="monotone"):
-        cost_of(metric).between(x, y)
 
 
 # ------------------------------------------------------------------------------- imposed ranges
@@ -125,16 +123,6 @@ def test_of_the_proven_and_the_imposed_range_the_smaller_is_taken():
     assert set(clipped(points_of(LOW, HIGH), [LOW]).ravel()) >= {0.5, 1.0}
     with pytest.raises(ValueError, match="leaves one cost only"):
         cost_of("cityblock", cost_range=(5, 6))
-
-
-@pytest.mark.parametrize(
-    "cost_range",
-    [1.0, (1.0,), (0.0, 1.0, 2.0), (1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)]
-    + [("0", "1"), "01", (-1e308, 1e308), (0.0, 1j), {0.0: 1.0}],
-)
-def test_a_range_is_two_numbers(cost_range):
-    with pytest.raises(ValueError, match="two finite numbers"):
-        cost_of("euclidean", cost_range=cost_range)
 
 
 @pytest.mark.parametrize("width", [1e200, 1e-200, 1.7e308])
@@ -217,21 +205,6 @@ def test_a_callable_is_tried_on_the_corners(result):
     with pytest.raises(ValueError, match="no number for the two corners") as raised:
         make_cost(metric, LOW, HIGH, cost_range=(0.0, 1.0))
     assert isinstance(raised.value.__cause__, Exception)
-
-
-@pytest.mark.parametrize(
-    "metric, options, message",
-    [
-        ("precomputed", {}, "not known"),
-        ("cosine", {}, "not known.*euclidean.*chebyshev; or a function .* cost_range"),
-        (3, {}, "a name or a function"),
-        (None, {}, "a name or a function"),
-        (power_cost, {}, "needs cost_range"),
-    ],
-)
-def test_what_is_wrong_is_named(metric, options, message):
-    with pytest.raises(ValueError, match=message):
-        make_cost(metric, LOW, HIGH, **options)
 
 
 # --------------------------------------------------------- between rows of a table, and samples

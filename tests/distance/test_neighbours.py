@@ -33,22 +33,6 @@ def test_no_number_is_the_middle_whatever_is_configured(mechanism):
     assert len(set(distances)) == 1
 
 
-class Label:
-    """A label that tells a secret when it is looked up."""
-
-    def __hash__(self):
-        raise RuntimeError("3.75")
-
-
-def test_private_labels_that_cannot_be_looked_up_are_in_no_group():
-    y = np.array([0, 1] * 10, dtype=object)
-    y[3] = Label()
-    estimator = PrivateSinkhornDistance(
-        bounds=(0, 1), labels="private", groups=[0, 1], min_group_size=5
-    )
-    assert np.isfinite(estimator.fit(np.zeros((20, 1)), y).distance_)
-
-
 def test_a_plan_survives_a_wide_box():
     X = np.array([[0.0], [1e150], [5e149], [0.0]])
     how = {"mechanism": "histogram", "metric": "euclidean"}

@@ -91,12 +91,8 @@ def test_days_are_labels_whatever_holds_them():
     "X, columns, beside, message",
     [
         (FRAME, "sex", ["f"] * 6, "was given the sensitive attribute twice"),
-        (FRAME, None, None, "FairBarycenterPreprocessor needs the sensitive attribute of every"),
-        (FRAME, "salary", None, "X has no column 'salary'. Its columns are"),
         (FRAME, ["sex", 0], None, "one column of X, or several different ones"),
         (FRAME, True, None, "must be names or positions"),
-        (FRAME, "hole", None, "contains NaN"),
-        (FRAME, None, ["f", "m", None] * 2, "contains NaN"),
         (FRAME, None, [1.0, np.inf, 2.0] * 2, "contains infinity"),
         (FRAME, None, ["f", "m"], "has 2 rows, and X has 6"),
         (FRAME, None, np.zeros((6, 1, 1)), "of shape"),

@@ -156,8 +156,6 @@ def test_auc_refuses_groups_that_are_too_small():
     [
         ([0.5, np.inf, 1.0], ["a", "b", "b"], "scores must be finite"),
         (["x", "y", "z"], ["a", "b", "b"], "scores must be finite numbers; they are text"),
-        ([0, 1, 1], ["a", None, "b"], "sensitive_features contains NaN"),
-        ([0, 1, 1], [0.0, np.nan, 1.0], "sensitive_features contains NaN"),
         ([0.5, 0.7, 1.0], ["a", "b"], "inconsistent numbers of samples"),
         ([], [], "sensitive_features has 0"),
     ],

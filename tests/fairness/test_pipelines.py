@@ -17,7 +17,6 @@ from skdpot.fairness import FreeSupport
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 from tests.oracles.fair_tables import in_polars, mixed_frame
 
-NO_METADATA_FOR_SCORES = "a search of scikit-learn 1.7 hands no metadata to the score of a pipeline"
 NUMBERS = ["number", "whole"]
 CATEGORIES = ["color", "word"]
 FOLDS = StratifiedKFold(2, shuffle=True, random_state=0)

@@ -228,26 +228,6 @@ def test_seeds_reproduce_whatever_the_number_of_jobs(max_rows):
     assert (fit(X, labels, random_state=1, **options).support_ != fair.support_).any()
 
 
-@pytest.mark.experiment
-@pytest.mark.parametrize("method, unit", [
-    (FreeSupport(n_support=12), "rounds"), ("conditional", "columns"),
-], ids=str)  # fmt: skip
-def test_progress_bar_changes_nothing(method, unit, capsys):
-    X, labels = shifted_groups((20, 25, 15))
-    fair = fit(X, labels, method=method)
-    expected = fair.transform(X, sensitive_features=labels)
-    assert capsys.readouterr() == ("", "")
-    fair = clone(fair).set_params(verbose=1).fit(X, sensitive_features=labels)
-    np.testing.assert_array_equal(fair.transform(X, sensitive_features=labels), expected)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    last = printed.err.split("\r")[-1]
-    assert last.startswith("FairBarycenterPreprocessor: ") and f" {unit} [" in last
-    # At least one round, and every column.
-    n_steps = getattr(fair, "n_iter_", X.shape[1])
-    assert int(last.split()[1]) >= n_steps > 0
-
-
 def test_parameters_are_validated_by_both_methods():
     X, labels = shifted_groups((20, 25))
     fair = fit(X, labels)

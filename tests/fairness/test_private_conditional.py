@@ -67,15 +67,6 @@ def test_the_event_that_is_charged_is_that_of_the_noise(seeded):
     assert entry.unit == "record" and 0.9 < entry.epsilon <= 1.0
 
 
-def test_the_guarantee(seeded):
-    unseeded = FairBarycenterPreprocessor(**PRIVATE | {"random_state": None})
-    guarantee = unseeded.preview(3000, MANY[:0]).guarantee
-    assert (guarantee.epsilon, guarantee.delta) == (1.0, DELTA)
-    assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
-    assert "the number of rows" in str(guarantee)
-    assert seeded[0].privacy_guarantee_ is None
-
-
 @pytest.mark.experiment
 def test_weights_are_released_and_there_is_no_certificate():
     """The purity test holds that the map is fitted to drawn rows alone."""

@@ -15,6 +15,7 @@ from skdpot.generative._factors import (
     draw_groups,
     normal_table,
     pair_target,
+    sparse_counts,
 )
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
@@ -90,6 +91,20 @@ def test_a_target_is_near_what_was_counted(rng, ordered):
     assert (np.abs(target - exact).sum() < 0.04) == ordered
 
 
+@pytest.mark.parametrize("filled", [0.03, 0.3, 1.0])
+def test_counts_of_sparse_tables_are_nearer_than_noisy_or_independent_ones(rng, filled):
+    expected, deviation = 20_000 * rng.dirichlet(np.full(4_000, 0.7)) + 1e-6, 10.0
+    exact = rng.poisson(expected * np.where(rng.uniform(size=4_000) < filled, 1 / filled, 0.0))
+    noisy = exact + deviation * rng.normal(size=4_000)
+    likely = sparse_counts(noisy, expected, deviation)
+    error = np.linalg.norm(likely - exact)
+    peers = [expected, np.maximum(noisy, 0), np.where(noisy > 3 * deviation, noisy, 0)]
+    assert error < 1.02 * min(np.linalg.norm(peer - exact) for peer in peers)
+    # Without dependence, none is invented: noise moves cells by less than it does by chance alone.
+    if filled == 1:
+        assert np.abs(likely - expected).sum() < 0.2 * np.abs(noisy - expected).sum()
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_nobody_misses_one_of_two_columns_unless_noise_does_not_explain_it(rng, together):
     shares, deviation, n_records = np.array([0.25, 0.25, 0.2, 0.3]), 80.0, 10_000
@@ -102,7 +117,7 @@ def test_nobody_misses_one_of_two_columns_unless_noise_does_not_explain_it(rng, 
     target = pair_target(noisy, deviation, n_records, *each, ordered=False, missing=(3, 3))
     assert target[3, :3].sum() == pytest.approx(joint[3, :3].sum(), abs=0.001 if together else 0.03)
     target = pair_target(noisy, deviation, n_records, *each, ordered=False)
-    assert target[3, :3].sum() > 0.005
+    assert target[3, :3].sum() > 0.0015
 
 
 def test_factors_give_rows_the_pairs_that_are_wanted(rng):

@@ -64,11 +64,3 @@ def dirac_cost(costs, base_measure, epsilon):
     )
     assert solution.status == 0, solution.message
     return solution.fun
-
-
-def dirac_cost_and_subgradient(costs, base_measure, epsilon):
-    """Cost of a Dirac as the largest over t in costs of a function linear in s, and its slope."""
-    excess = costs[None, :] - costs[:, None]
-    slopes = np.maximum(excess, 0.0) - math.exp(epsilon) * np.maximum(-excess, 0.0)
-    values = costs + slopes @ base_measure
-    return values.max(), slopes[values.argmax()]

@@ -541,6 +541,10 @@ def test_wrong_owners_ledgers_and_columns_are_refused(make):
     # No value of a table of Arrow is quoted, and a cell that is a list counts nowhere.
     with pytest.raises(ValueError, match=r"got \['a', 'b', 'c'\]\.$"):
         make(agreement, rows=(pa.table(dict.fromkeys("abc", X[:, 0])), group))
+    frame = pd.DataFrame(X, columns=["a", "sex"])
+    named = Agreement(repair(groups=[0.0, 1.0]), frame[:0], 3 * N, OWNERS)
+    with pytest.raises(ValueError, match="column 'sex' is in X and in labels"):
+        make(named, rows=(frame, frame["sex"]))
     make(agreement, rows=([[[1.0], 2.0], *X[1:].tolist()], group))
     assert len(make.ledgers["north"].entries()) == 1
 

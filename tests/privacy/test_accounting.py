@@ -12,7 +12,6 @@ from skdpot.privacy.accounting import (
     for_two_records,
     gaussian_delta,
     gaussian_epsilon,
-    plan_epsilon,
     pure_epsilon,
     renyi_divergence,
     squared_gaussian_mu,
@@ -137,12 +136,6 @@ def test_divergences_of_composed_events_add_up():
     for whole in (ComposedDpEvent(parts), PlannedDpEvent(ComposedDpEvent(parts), 1e-5)):
         np.testing.assert_allclose(renyi_divergence(whole, ORDERS), total)
     np.testing.assert_array_equal(renyi_divergence(PoissonSampledDpEvent(0.0, PURE), ORDERS), 0)
-
-
-@pytest.mark.parametrize("relation", ["replace", None, 3])
-def test_relation_is_a_known_one(relation):
-    with pytest.raises(ValueError, match="neighbouring must be"):
-        plan_epsilon(PURE, 0.1, neighbouring=relation)
 
 
 @pytest.mark.parametrize(

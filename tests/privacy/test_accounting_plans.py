@@ -318,12 +318,6 @@ def test_extreme_releases_have_a_price():
         assert found == pytest.approx(limit, rel=0.1)
 
 
-@pytest.mark.parametrize("delta", [-0.1, 1.0, 2.0, math.nan])
-def test_a_bad_delta_is_named(delta):
-    with pytest.raises(ValueError, match="^delta must be"):
-        plan_epsilon(PureDpEvent(1.0), delta, neighbouring="add_remove")
-
-
 # By adding a record, by replacing one, and by replacing one in a sum that is centred.
 KINDS_OF_STEPS = [
     {"neighbouring": "add_remove"},
@@ -357,40 +351,32 @@ def test_steps_without_sampling_are_one_release_with_less_noise():
         assert exact <= epsilon_of(5.0, 1e-6, steps=steps) <= exact * (1 + 1e-8)
 
 
-def oracle(
-    noise_multiplier, rate, steps, step, pessimistic, sensitivity=1.0, relation="add_remove"
-):
-    relations = {
-        "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace_one": NeighboringRelation.REPLACE_ONE,
-    }
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sensitivity=sensitivity,
-        pessimistic_estimate=pessimistic,
-        value_discretization_interval=step,
-        sampling_prob=rate,
-        neighboring_relation=relations[relation],
-        use_connect_dots=pessimistic,
-    ).self_compose(steps)
+def oracle(noise_multiplier, rate, steps, pessimistic, relation="add_remove"):
+    step = gaussian(noise_multiplier, pessimistic, rate, 1e-4, relation, dots=pessimistic)
+    return step.self_compose(steps)
 
 
 STEPS = [(1.0, 0.01, 1000), (0.7, 0.02, 100), (4.0, 0.05, 500), (2.0, 0.5, 20), (0.9, 0.9, 3)]
 
 
 @pytest.mark.experiment
+@pytest.mark.parametrize("relation", [KINDS_OF_STEPS[0], KINDS_OF_STEPS[2]])
 @pytest.mark.parametrize("noise_multiplier, rate, steps", STEPS)
-def test_prices_of_steps_lie_between_two_of_dp_accounting(noise_multiplier, rate, steps):
-    low = oracle(noise_multiplier, rate, steps, 1e-4, False)
-    high = oracle(noise_multiplier, rate, steps, 1e-4, True)
+def test_prices_of_steps_lie_between_two_of_dp_accounting(noise_multiplier, rate, steps, relation):
+    low, high = (
+        oracle(noise_multiplier, rate, steps, pessimistic, relation["neighbouring"])
+        for pessimistic in (False, True)
+    )
+    asked = {"sampling_rate": rate, "steps": steps, **relation}
     for delta in (1e-2, 1e-5, 1e-8):
-        price = epsilon_of(noise_multiplier, delta, sampling_rate=rate, steps=steps)
+        price = epsilon_of(noise_multiplier, delta, **asked)
         assert low.get_epsilon_for_delta(delta) <= price
         assert price <= high.get_epsilon_for_delta(delta) * 1.001 + 1e-5
+        assert price <= epsilon_of(noise_multiplier, delta, **asked | {"centred": False})
     for epsilon in (0.1, 1.0, 3.0):
-        price = delta_of(noise_multiplier, epsilon, sampling_rate=rate, steps=steps)
-        # It truncates probabilities of 1e-15.
-        assert low.get_delta_for_epsilon(epsilon) <= price + 2e-15
+        price = delta_of(noise_multiplier, epsilon, **asked)
+        # Of each step it truncates probabilities of 1e-15 or so.
+        assert low.get_delta_for_epsilon(epsilon) <= price + 1e-14
         assert price <= high.get_delta_for_epsilon(epsilon) * 1.01 + 2e-11
 
 
@@ -401,35 +387,11 @@ def test_replacing_costs_at_least_what_known_worst_cases_show(noise_multiplier, 
     price = epsilon_of(
         noise_multiplier, 1e-5, sampling_rate=rate, steps=steps, neighbouring="replace_one"
     )
-    removed = oracle(noise_multiplier, rate, steps, 1e-4, False)
-    replaced = oracle(
-        noise_multiplier, rate, steps, 1e-4, False, sensitivity=0.5, relation="replace_one"
-    )
-    assert removed.get_epsilon_for_delta(1e-5) <= price
-    assert replaced.get_epsilon_for_delta(1e-5) <= price
+    for relation in RELATIONS:
+        known = oracle(noise_multiplier, rate, steps, False, relation)
+        assert known.get_epsilon_for_delta(1e-5) <= price
     # And never more than what is not sampled.
     assert price <= epsilon_of(noise_multiplier, 1e-5, steps=steps)
-
-
-@pytest.mark.experiment
-@pytest.mark.parametrize("noise_multiplier, rate, steps", STEPS)
-def test_centred_sums_cost_what_dp_accounting_says(noise_multiplier, rate, steps):
-    """Its sensitivity is that of a record which is added, half of ours."""
-    low, high = (
-        oracle(noise_multiplier, rate, steps, 1e-4, pessimistic, 0.5, "replace_one")
-        for pessimistic in (False, True)
-    )
-    asked = {"sampling_rate": rate, "steps": steps, "neighbouring": "replace_one"}
-    for delta in (1e-2, 1e-5, 1e-8):
-        price = epsilon_of(noise_multiplier, delta, **asked, centred=True)
-        assert low.get_epsilon_for_delta(delta) <= price
-        assert price <= high.get_epsilon_for_delta(delta) * 1.001 + 1e-5
-        assert price <= epsilon_of(noise_multiplier, delta, **asked)
-    for epsilon in (0.1, 1.0, 3.0):
-        price = delta_of(noise_multiplier, epsilon, **asked, centred=True)
-        # Of each step it truncates probabilities of 1e-15 or so.
-        assert low.get_delta_for_epsilon(epsilon) <= price + 1e-14
-        assert price <= high.get_delta_for_epsilon(epsilon) * 1.01 + 2e-11
 
 
 @pytest.mark.experiment
@@ -437,7 +399,7 @@ def test_centred_sums_of_the_theory_page():
     asked = {"sampling_rate": 0.02, "steps": 500, "neighbouring": "replace_one"}
     assert epsilon_of(1.0, 1e-6, **asked) == pytest.approx(3.709, abs=1e-3)
     price = epsilon_of(1.0, 1e-6, **asked, centred=True)
-    theirs = oracle(2.0, 0.02, 500, 1e-4, True, relation="replace_one")
+    theirs = oracle(1.0, 0.02, 500, True, "replace_one")
     assert price == pytest.approx(theirs.get_epsilon_for_delta(1e-6), abs=1e-3)
     assert price == pytest.approx(2.004, abs=1e-3)
     # Noise is normalised by what adding a record does, and centred or not is the same.
@@ -561,15 +523,15 @@ def test_bad_arguments_are_named(bad, name):
         epsilon_of(**{"noise_multiplier": 1.0, "delta": 1e-5} | bad)
 
 
-@pytest.mark.parametrize("epsilon", [-1.0, math.nan, "1"])
-def test_a_bad_epsilon_is_named(epsilon):
+@pytest.mark.parametrize("bad", [-0.1, math.nan, "1"])
+def test_bad_budgets_are_named(bad):
     with pytest.raises(ValueError, match="^epsilon must be"):
-        delta_of(1.0, epsilon)
+        delta_of(1.0, bad)
     with pytest.raises(ValueError, match="^epsilon must be"):
-        calibrate_noise_multiplier(epsilon, 1e-5)
-
-
-def test_nothing_sampled_has_no_noise_to_calibrate():
+        calibrate_noise_multiplier(bad, 1e-5)
+    for delta in (bad, 1.0):
+        with pytest.raises(ValueError, match="^delta must be"):
+            plan_epsilon(PureDpEvent(1.0), delta, neighbouring="add_remove")
     with pytest.raises(ValueError, match="^sampling_rate must be above 0"):
         calibrate_noise_multiplier(1.0, 1e-5, sampling_rate=0.0)
 

@@ -491,8 +491,3 @@ def test_no_record_moves_a_sum_further(neighbouring, rng):
     for _ in range(300):
         moved = term() - (term() if neighbouring == "replace_one" else 0.0)
         assert np.linalg.norm(moved) <= found
-
-
-def test_an_unknown_relation_is_refused():
-    with pytest.raises(ValueError, match="neighbouring must be"):
-        clipped_sum_sensitivity(1.0, relation="swap")

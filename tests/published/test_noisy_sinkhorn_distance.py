@@ -93,20 +93,10 @@ def test_nothing_private_is_kept_and_nothing_of_the_last_fit():
     }  # fmt: skip
 
 
-def test_results_depend_on_the_seed_alone(capsys):
+def test_results_do_not_depend_on_jobs():
     X, y = make_groups(30, 20, 25)
-
-    def distances(**params):
-        return make(1e3, **params).fit(X, y).distances_
-
-    expected = distances(random_state=0)
-    np.testing.assert_array_equal(distances(random_state=0, n_jobs=2), expected)
-    assert (distances(random_state=1) != expected).any()
-    assert (distances() != distances()).any()
-    assert capsys.readouterr() == ("", "")
-    np.testing.assert_array_equal(distances(random_state=0, verbose=1), expected)
-    last = capsys.readouterr().err.split("\r")[-1]
-    assert last.startswith("NoisySinkhornDistance: 100%") and "| 3/3 [" in last
+    of_jobs = [make(1e3, random_state=0, n_jobs=n).fit(X, y).distances_ for n in (None, 2)]
+    np.testing.assert_array_equal(*of_jobs)
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
@@ -133,7 +123,7 @@ def test_no_record_makes_a_release_fail_or_warn(params):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"delta": 0.0}, "delta must be above 0, got 0"),
+        ({"delta": 0.0}, "delta must be above 0"),
         ({"reg": 0.0}, TEXT.format("reg")),
         ({"reg": 1e-3}, "reg=0.001 is too small for potentials"),
         ({"accounting": "hopeful"}, TEXT.format("accounting")),

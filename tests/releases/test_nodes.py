@@ -106,25 +106,6 @@ def test_rounds_end_with_the_budget():
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
-def test_the_noise_of_a_nodes_messages_depends_on_its_own_source_alone(delta, seed):
-    """Bit by bit, over several rounds, whoever else there is."""
-    degrees, caps = [3, 1, 0, 2], np.array([5.0, 2.0, 1.0, 7.0])
-    root = make_source(seed)
-    together = of_messages(
-        delta=delta, degrees=degrees, cap=caps, source=[root.for_user(p) for p in range(4)]
-    )
-    alone = [
-        of_messages(delta=delta, degrees=[d], cap=caps[p], source=[root.for_user(p)])
-        for p, d in enumerate(degrees)
-    ]
-    for eta in (8.0, 3.0, 1.0):
-        values = np.random.default_rng(seed).uniform(0, 2, 6)
-        parts = np.split(values, np.cumsum(degrees)[:-1])
-        own = [node.run(part, eta) for node, part in zip(alone, parts, strict=True)]
-        np.testing.assert_array_equal(together.run(values, eta), np.concatenate(own))
-
-
-@pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("secret", [4.0, 0.5])
 def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
     """An edge with equal bounds, a node without capacity, and utilities that are no secret."""
@@ -167,14 +148,9 @@ def test_integers_of_neighbours_are_no_further_apart_than_noise_is_scaled_for(
     [
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
-        ({"degrees": [1.5]}, "degrees"),
         ({"n_rounds": 0}, "n_rounds"),
         ({"cap": math.inf}, "cap"),
-        ({"least": 6.0}, "least"),
         ({"utility_range": math.nan}, "utility_range"),
-        ({"factors": [1.0, 0.0, 1.0]}, "factors"),
-        ({"protect": "edge"}, "protect"),
-        ({"source": [None, None]}, "2 sources"),
         ({"delta": 0.0, "n_rounds": 100_000}, "too small"),
         ({"epsilon": 1e-15, "delta": 1e-16}, "larger epsilon"),
     ],
@@ -196,7 +172,6 @@ def test_penalties_are_above_zero_and_finite(eta):
     "settings, message",
     [
         ({"epsilon": 1e-9, "delta": 1e-12, "degrees": [10**6]}, "larger"),
-        ({"cap": 1e200}, "at most 1e150"),
         ({"delta": 0.0, "degrees": [10**15]}, "too small for noise without a delta"),
     ],
 )
@@ -315,21 +290,6 @@ def test_what_is_charged_is_the_worst_node(kind, protect):
     assert plan_epsilon(noise.event, 0.0, neighbouring="replace_one") == pytest.approx(7.0)
 
 
-@pytest.mark.parametrize("protect", ["parameter", "node"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_noise_of_a_node_depends_on_its_own_source_alone(kind, protect, seed, rng):
-    degrees, values = [7, 1, 0, 5], rng.uniform(0, 6, 13)
-    root = make_source(seed)
-    sources = [root.for_user(p) for p in range(4)]
-    together = of_utilities(kind, 5.0, degrees, protect=protect).run(values, sources)
-    parts = np.split(values, np.cumsum(degrees)[:-1])
-    alone = [
-        of_utilities(kind, 5.0, [d], protect=protect).run(part, [root.for_user(p)])
-        for p, (d, part) in enumerate(zip(degrees, parts, strict=True))
-    ]
-    np.testing.assert_array_equal(together, np.concatenate(alone))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_out_of_the_range_count_as_its_ends(kind):
     given = [1.0, 1.0, 1.0, 5.0, 5.0], [-9.0, math.nan, -math.inf, 9.0, math.inf]
@@ -352,16 +312,7 @@ def test_no_number_makes_a_release_fail_or_warn(kind, value):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "settings, match",
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"low": 5.0}, "low < high"),
-        ({"high": math.inf}, "finite"),
-        ({"low": -1.7e308, "high": 1.7e308}, "finite"),
-        ({"degrees": [[1]]}, "degrees"),
-        ({"protect": "edge"}, "protect"),
-        ({"factors": 2.0}, "factors"),
-    ],
+    "settings, match", [({"epsilon": 0.0}, "epsilon"), ({"protect": "edge"}, "protect")]
 )
 def test_parameters_out_of_their_range_are_refused(kind, settings, match):
     with pytest.raises(ValueError, match=match):

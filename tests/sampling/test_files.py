@@ -571,13 +571,3 @@ def test_arrays_sparse_matrices_and_whatever_functions_read(tmp_path):
     assert ledger.spent() == (4.0 * 3, 0.0)
     for samples in found:
         assert samples.shape == (N_USERS, 2) and set(np.unique(samples)) <= set(range(5))
-
-
-def test_directions_are_released(tmp_path):
-    source, target = tmp_path / "users.npy", tmp_path / "samples.npy"
-    np.save(source, np.random.default_rng(0).normal(size=(N_USERS, 3)))
-    sampler = SphericalProjectionSampler(2.0).fit(np.ones((1, 3)))
-    ledger = PrivacyLedger(4.0, path=tmp_path / "ledger")
-    release_files(sampler, [source], [target], ledger=ledger, n_samples=2)
-    samples = np.load(target)
-    assert samples.shape == (N_USERS, 2, 3) and ledger.spent() == (4.0, 0.0)

@@ -94,20 +94,10 @@ def test_outputs_as_data_frames(sampler_class, output, width, library):
 
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_several_samples_per_user(sampler_class):
-    X = make_input(sampler_class)
-    sampler = sampler_class(random_state=0).fit(X)
-    samples = sampler.sample(X, n_samples=np.int64(3))
-    assert samples.shape[:2] == (12, 3)
-    assert len(np.unique(samples.reshape(36, -1), axis=0)) > 1
-    assert sampler.fit_transform(X).shape[0] == 12
-
-
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
 def test_every_sample_of_every_user_has_noise_of_its_own(sampler_class):
     """Otherwise, whoever knows the distribution of one user knows the noise of all others."""
     X = np.repeat(make_input(sampler_class, n_users=1), 40, axis=0)
-    samples = sampler_class(0.5).fit(X).sample(X, n_samples=40)
+    samples = sampler_class(0.5).fit(X).sample(X, n_samples=np.int64(40))
     # Equal for two users, or at two places, with a probability below 1e-9.
     for of_each in (samples, np.swapaxes(samples, 0, 1)):
         assert len(np.unique(of_each.reshape(40, -1), axis=0)) == 40
@@ -600,10 +590,8 @@ def test_bad_numbers_of_samples_are_refused_before_the_charge(sampler_class, n_s
     "parameters, message",
     [
         ({"n_jobs": 0}, "n_jobs == 0"),
-        ({"n_jobs": "2"}, "'n_jobs' parameter"),
         ({"random_state": "seed"}, "'random_state' parameter"),
         ({"epsilon": -1.0}, "'epsilon' parameter"),
-        ({"output": "label"}, "'output' parameter"),
     ],
 )
 @pytest.mark.parametrize("sampler_class", SAMPLERS)

@@ -129,10 +129,8 @@ def test_rounding_moves_by_what_it_says():
 
 
 def test_the_cheapest_points_are_filled_first():
-    filling = np.empty(3)
     lower, upper = np.array([0.1, 0.2, 0.3]), np.array([0.4, 0.6, 0.9])
-    value = cheapest_in_box(np.array([3.0, -1.0, 2.0]), lower, upper, filling)
-    np.testing.assert_allclose(filling, [0.1, 0.6, 0.3])
+    value = cheapest_in_box(np.array([3.0, -1.0, 2.0]), lower, upper)
     assert value == pytest.approx(0.3 - 0.6 + 0.6)
 
 

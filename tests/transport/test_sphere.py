@@ -81,14 +81,11 @@ def test_a_cap_that_is_the_whole_sphere_costs_what_a_uniform_output_does():
 @pytest.mark.parametrize(
     "n_features, epsilon, order, error, message",
     [
-        (1, 1.0, 1, ValueError, "n_features=1: a sphere .* at least 2"),
         (2.5, 1.0, 1, TypeError, "integer"),
         (3, 0.0, 1, ValueError, "epsilon must be positive"),
         (3, math.nan, 1, ValueError, "epsilon must be positive"),
-        (3, 1e4, 1, ValueError, "exp.epsilon. overflows"),
         (3, 1.0, 0, ValueError, "order must be positive"),
         (3, 1.0, math.inf, ValueError, "order must be positive"),
-        (3, 1.0, 5000, ValueError, "smaller order"),
         (2, 690.0, 0.1, ValueError, "epsilon is too large for this number of features"),
     ],
 )

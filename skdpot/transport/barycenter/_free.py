@@ -143,7 +143,12 @@ def free_support_barycenter(
     (13.0, 13.0)
     """
     weights = check_weights(group_weights, len(points), "group_weights")
-    _check_settings(tol, max_iter, bound)
+    if not tol >= 0:
+        raise ValueError(f"tol must be non-negative, got {tol!r}.")
+    if not max_iter >= 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
+    if bound not in ("moments", "pairs"):
+        raise ValueError(f"bound must be one of ('moments', 'pairs'), got {bound!r}.")
     arrays, beginning, origin = _relative_to_origin(points, start)
     checked = check_masses(masses, arrays)
     groups = [
@@ -347,17 +352,6 @@ def _pair_distance(one: _FreeGroup, other: _FreeGroup) -> float:
 def _mean_square(vectors: np.ndarray) -> float:
     """Return the mean squared length of vectors."""
     return float((vectors**2).sum(axis=1).mean())
-
-
-def _check_settings(tol: float, max_iter: int, bound: str) -> None:
-    """Raise if a parameter is out of range."""
-    bounds = ("moments", "pairs")
-    if not tol >= 0:
-        raise ValueError(f"tol must be non-negative, got {tol!r}.")
-    if not max_iter >= 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
-    if bound not in bounds:
-        raise ValueError(f"bound must be one of {bounds}, got {bound!r}.")
 
 
 def _relative_to_origin(

@@ -351,28 +351,18 @@ def _fill(needy, giving, goals, plan, worth, limits, nothing):
     """
     indptr, neighbours, places, _, _, sums = needy
     _, _, _, _, most, given = giving
-    n_open = 0
-    for giver in range(len(most)):
-        # When no giver has room any more, all further nodes can be left out.
-        n_open += most[giver] - given[giver] > nothing
+    # When no giver has room any more, all further nodes can be left out.
+    n_open = np.count_nonzero(most - given > nothing)
     for node in range(len(goals)):
         missing = goals[node] - sums[node]
         if missing <= nothing or n_open == 0:
             continue
         start, stop = indptr[node], indptr[node + 1]
-        candidates = np.empty(stop - start, np.int64)
-        keys = np.empty(stop - start)
-        count = 0
-        for k in range(start, stop):
-            giver = neighbours[k]
-            if most[giver] - given[giver] > nothing and limits[places[k]] > 0:
-                candidates[count] = k
-                # The sort is ascending and stable, and the most valuable edge is wanted first.
-                keys[count] = -worth[places[k]]
-                count += 1
-        for i in np.argsort(keys[:count], kind="mergesort"):
-            k = candidates[i]
-            giver, edge = neighbours[k], places[k]
+        givers, edges = neighbours[start:stop], places[start:stop]
+        can = np.flatnonzero((most[givers] - given[givers] > nothing) & (limits[edges] > 0))
+        # The sort is ascending and stable, and the most valuable edge is wanted first.
+        for k in can[np.argsort(-worth[edges[can]], kind="mergesort")]:
+            giver, edge = givers[k], edges[k]
             room = most[giver] - given[giver]
             amount = min(missing, room, limits[edge])
             plan[edge] += amount

@@ -360,13 +360,10 @@ def _log_level(values, weights, scales, eta, mass, start):
     if slope == 0.0:
         # The level is above all marginal utilities. The tangent at the largest one leads below
         # the root.
-        best, max_marginal = 0, -np.inf
-        for k in range(len(values)):
-            marginal = values[k] - eta * scales[k] + weights[k] / scales[k]
-            if marginal > max_marginal:
-                best, max_marginal = k, marginal
+        marginals = values - eta * scales + weights / scales
+        best = np.argmax(marginals)
         bend = eta + weights[best] / scales[best] ** 2
-        level = max_marginal - max(mass, 1e-300) * bend
+        level = marginals[best] - max(mass, 1e-300) * bend
         total, slope = _log_sum(values, weights, scales, eta, level)
         if slope == 0.0:
             return level

@@ -177,7 +177,9 @@ def consensus(
     (array([1., 0., 0., 1.]), 8.0)
     """
     utilities = target_utility, source_utility
-    _check_parameters(network, utilities, eta, relaxation, tol, max_iter)
+    _check_parameters(eta, relaxation, tol, max_iter)
+    for utility, name in zip(utilities, ("target", "source"), strict=True):
+        check_utility(utility, network.n_edges, f"{name}_utility")
     order, back = network.sources.positions, network.targets.positions
     start = starting_amounts(network)
     targets = SideState(network.targets, target_utility, 1, start)
@@ -240,14 +242,7 @@ def consensus(
     )
 
 
-def _check_parameters(
-    network: _network.BipartiteNetwork,
-    utilities: tuple[ConcaveUtility, ConcaveUtility],
-    eta: float,
-    relaxation: float,
-    tol: float | None,
-    max_iter: int,
-) -> None:
+def _check_parameters(eta: float, relaxation: float, tol: float | None, max_iter: int) -> None:
     """Raise if a parameter of `consensus` is not valid."""
     if not 0 < eta < math.inf:
         raise ValueError(f"eta must be positive and finite, got {eta}.")
@@ -257,8 +252,6 @@ def _check_parameters(
         raise ValueError(f"tol must be at least 0, got {tol}.")
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
-    for utility, name in zip(utilities, ("target", "source"), strict=True):
-        check_utility(utility, network.n_edges, f"{name}_utility")
 
 
 def _near_plan(
@@ -314,10 +307,8 @@ class _Pace:
         self.shift = 0.0
         demand, supply = float(targets.sum()), float(sources.sum())
         larger = max(abs(demand), abs(supply))
-        if n_iter > self._last_shift or larger == 0.0:
-            return
         # Near balance, a common shift would only disturb single prices.
-        if abs(demand - supply) <= settled * larger:
+        if n_iter > self._last_shift or abs(demand - supply) <= settled * larger:
             return
         sign = math.copysign(1.0, demand - supply)
         if self._step == 0.0:
