@@ -154,7 +154,7 @@ def warn_of_empty(labels: Iterable, counts: np.ndarray, deviation: float) -> Non
     """Warn of declared classes of which a release shows no record, by the noise of its counts."""
     lost = [label for label, n in zip(labels, counts, strict=False) if n <= 2.0 * deviation]
     # Of a release that is nothing but noise, more is told elsewhere.
-    if lost and np.max(counts) > 8.0 * deviation and not useless_releases_are_allowed():
+    if lost and np.max(counts) > 8.0 * deviation and not charging.useless_releases_are_allowed():
         warn_user(f"{lost} have no records, or noise hides them: what is learned of them is noise.")
 
 
