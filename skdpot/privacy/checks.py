@@ -141,7 +141,13 @@ def check_memory(n_bytes: float, what: str, remedy: str) -> None:
 
 @contextlib.contextmanager
 def draft_of(path: Path, *, linked: bool = False) -> Iterator[Path]:
-    """Give a draft of a file, which has its name at the end of the block; errors name the file."""
+    """Give a draft of a file, which has its name at the end of the block; errors name the file.
+
+    A ledger, which is a file of SQLite, is not replaced.
+    """
+    with contextlib.suppress(OSError), open(path, "rb") as known:
+        if not linked and known.read(15) == b"SQLite format 3":
+            raise ValueError(f"{path} is a ledger, and is not replaced: name another file.")
     # In the same folder, since a file can only be moved at once within a file system.
     unique = secrets.token_hex(8) + "".join(path.suffixes)
     draft = path.with_name(f".{path.name}.{unique}")
@@ -359,6 +365,11 @@ def silence() -> Iterator[None]:
             leave()
 
 
+def is_silent() -> bool:
+    """Tell whether some thread is inside of `silence`."""
+    return bool(_inside)
+
+
 def result_of(call: Callable[[], Any], default: Any) -> Any:
     """Return the result of foreign code on private values, or a public default if it fails.
 
@@ -421,6 +432,10 @@ _WITHOUT_QUOTES = (
     "X has ", "X holds dates", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
     "y should be a 1d", "the budget does not", "Expected unique column",
 )  # fmt: skip
+
+
+class UndeclaredError(ValueError):
+    """A value that a declaration lacks, as it lacks those that are invented for a trial."""
 
 
 def to_display(value: Any) -> str:
