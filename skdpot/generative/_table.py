@@ -195,23 +195,19 @@ class TableReleases(SketchSeries):
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
         sums = self._of_parts()
-        self._released(records.values, sums)
+        self._released(records, sums)
         return np.concatenate(sums.made)
 
     def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         # The order and the sizes of runs are public, and so is the split of the sums among them.
         sums = self._of_parts(values, source)
-        self._released(self._no_points, sums)
+        self._released(None, sums)
         return np.concatenate(sums.made)
 
     def read(self, total: np.ndarray) -> ReleasedTable:
         """Return what is fitted to the sum of all parts."""
-        return self._fitted(self._released(self._no_points, self._of_parts(total)))
-
-    @property
-    def _no_points(self) -> np.ndarray:
-        return np.empty((0, len(self.space.schema.columns)), dtype=np.int64)
+        return self._fitted(self._released(None, self._of_parts(total)))
 
     def _of_parts(
         self, given: np.ndarray | None = None, source: NoiseSource | None = None
@@ -223,20 +219,23 @@ class TableReleases(SketchSeries):
         shares, releases = self._shares, self._releases(source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            persons = None if self.space.user is None else records.persons
-            released = self._released(records.values, releases, persons)
+            released = self._released(records, releases)
             bar.update(len(shares))
             fitted = self._fitted(released)
             bar.update()
         return fitted
 
     def _released(
-        self, codes: np.ndarray, releases: CountReleases, persons: np.ndarray | None = None
+        self, records: PrivateRecords | None, releases: CountReleases
     ) -> dict[str, np.ndarray]:
-        schema, by_cell = self.space.schema, bool(self.n_parts)
-        return release_marginals(
-            codes, schema, releases, **self._options, by_cell=by_cell, persons=persons
-        )
+        """Return what is released of records, or of none."""
+        schema = self.space.schema
+        options: dict[str, Any] = {**self._options, "by_cell": bool(self.n_parts)}
+        if records is None:
+            no_codes = np.empty((0, len(schema.columns)), dtype=np.int64)
+            return release_marginals(no_codes, schema, releases, **options)
+        persons = None if self.space.user is None else records.persons
+        return release_marginals(records.values, schema, releases, persons=persons, **options)
 
     def _fitted(self, released: dict[str, np.ndarray]) -> ReleasedTable:
         """Return the model of released counts, with those that tell of its quality."""
