@@ -353,18 +353,17 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     """
     if y is None:
         check_count("n_samples", n_samples)
-    if classes is None:
-        if y is not None:
-            raise ValueError(
-                "y asks for labels, and the generator was fitted without classes. Leave y out; "
-                "where a table has a target, ask for its values with given={column: value}."
-            )
-        return None
-    if y is None and counts is not None:
+        if classes is None:
+            return None
+        if counts is None:
+            # No shares of classes were released.
+            return rng.permutation(np.arange(n_samples) % len(classes))
         return rng.choice(len(classes), n_samples, p=counts / counts.sum())
-    if y is None:
-        # No shares of classes were released.
-        return rng.permutation(np.arange(n_samples) % len(classes))
+    if classes is None:
+        raise ValueError(
+            "y asks for labels, and the generator was fitted without classes. Leave y out; "
+            "where a table has a target, ask for its values with given={column: value}."
+        )
     if isinstance(y, str):
         raise ValueError("y must be a list of labels, or a dict {label: number}, got a text.")
     number = tables.declared_labels(classes, "classes")[1]
@@ -956,21 +955,21 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     check_rules(features, rules)
     if not apart:
         return TableSpace(features, container, False)
-    plain, name = features.plain()["columns"], "y"
+    plain = features.plain()["columns"]
     if named:
         # The target, which the schema may name, is the last column.
         target = features.names[features.target or 0]
         plain.sort(key=lambda column: column["name"] == target)
-        schema = tables.read_schema({"columns": plain, "target": target})
-        return TableSpace(schema.computing(rules.formulas), container, True, named=True)
-    if target is not None:
+    elif target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
-    # No other column has the name of the labels.
-    while name in {column["name"] for column in plain}:
-        name += "_"
-    labels = {"name": name, "categories": read_classes(classes)[0].tolist()}
-    schema = tables.read_schema({"columns": [*plain, labels], "target": name})
-    return TableSpace(schema.computing(rules.formulas), container, True)
+    else:
+        target = "y"
+        # No other column has the name of the labels.
+        while target in {column["name"] for column in plain}:
+            target += "_"
+        plain.append({"name": target, "categories": read_classes(classes)[0].tolist()})
+    schema = tables.read_schema({"columns": plain, "target": target}).computing(rules.formulas)
+    return TableSpace(schema, container, True, named)
 
 
 def schema_template(frame, path=None, *, categories=False) -> dict:
