@@ -162,14 +162,7 @@ def sample_codes(
     starts, stops = (np.split(model[name], ends) for name in ("starts", "stops"))
     intervals = [conditions.get(j) for j in features]
     allowed = list(map(_allowed_shares, starts, stops, intervals))
-    prior = model["weights"]
-    if schema.target in conditions and not schema.has_bands:
-        classes = [np.arange(*interval) for interval in conditions[schema.target]]
-        prior = prior * np.isin(model["classes"], np.concatenate(classes))
-    # The probability that a component meets the condition on a column. A value that no component
-    # has, as in an empty tail, does not change the posterior.
-    held = {c: cells[c] @ allowed[c] for c, j in enumerate(features) if j in conditions}
-    held = {c: shares if shares.any() else np.ones(len(prior)) for c, shares in held.items()}
+    prior, held = _conditioned(model, schema, conditions, cells, allowed)
     posterior = math.prod(held.values(), start=prior)
     factors = _factors.factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
@@ -233,6 +226,21 @@ def sample_codes(
         return codes
     chosen = draw_entries(fits.reshape(n_samples, n_candidates), np.arange(n_samples), rng)
     return codes[np.arange(n_samples) * n_candidates + chosen]
+
+
+def _conditioned(model, schema, conditions, cells, allowed):
+    """Return components' weights, if their class is allowed, and by how much they meet conditions.
+
+    The latter has the probability that a component has an allowed value, by the place of a column
+    with a condition.
+    """
+    prior = model["weights"]
+    if schema.target in conditions and not schema.has_bands:
+        classes = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(classes))
+    held = {c: cells[c] @ allowed[c] for c, j in enumerate(schema.features) if j in conditions}
+    # A value that no component has, as in an empty tail, does not change the posterior.
+    return prior, {c: met if met.any() else np.ones(len(prior)) for c, met in held.items()}
 
 
 def _cells_of_groups(fine, shares):
