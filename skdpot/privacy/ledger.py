@@ -255,42 +255,34 @@ class PrivacyLedger:
     def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
         records = self._chain.read()
         # A list of one, which parts and labelled views share: what one of them reads, all know.
-        self._known = [rec.History().after(records)]
-        self.identity: str = self._known[0].settings["identity"]
+        history = rec.History().after(records)
+        self._known = [history]
+        self.identity: str = history.settings["identity"]
         # Before any total is shown: those of an old copy are too small.
         self._check_receipts(after, records)
-        if self._known[0].corrected:
-            warnings.warn(self._correction(), stacklevel=3)
-        if self._known[0].anchors and after is None:
-            reasons = [each["reason"] for each in self._known[0].anchors if each["reason"]]
-            declared = (
-                f" It was restored, or its anchor lost ({'; '.join(reasons)}): releases that are "
-                "missing from it are spent in addition."
-            )
+        if history.corrected:
+            totals = {unit: history.rule.spent(history.combined(unit)) for unit in history.units()}
+            spent = ", ".join(f"{format_pair(pair)} per {unit}" for unit, pair in totals.items())
             warnings.warn(
-                f"the ledger at {self.path} was used with an anchor, which this version does not "
-                "read: it cannot tell whether the file is an old copy. From now "
-                "on keep the newest receipt, ledger.receipt(), in another place, and open the "
-                "ledger with PrivacyLedger.open(path, after=receipt). The anchor holds the values "
-                "of such a receipt as text, so you can check this file with it once."
-                + (declared if reasons else ""),
+                f"{history.corrected} charges in the ledger at {self.path} were recorded with "
+                "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
+                f"delta)-private releases. They count in full now. Spent: {spent}, of "
+                f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
+                "budget is charged for nothing more.",
                 stacklevel=3,
             )
-
-    def _correction(self) -> str:
-        """Return how many charges were recorded with too small a delta, and the right totals."""
-        history, rule = self._known[0], self._known[0].rule
-        spent = ", ".join(
-            f"{format_pair(rule.spent(history.combined(unit)))} per {unit}"
-            for unit in history.units()
-        )
-        return (
-            f"{history.corrected} charges in the ledger at {self.path} were recorded with "
-            "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
-            f"delta)-private releases. They count in full now. Spent: {spent}, of "
-            f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
-            "budget is charged for nothing more."
-        )
+        if history.anchors and after is None:
+            reasons = [each["reason"] for each in history.anchors if each["reason"]]
+            lost = f" It was restored, or its anchor lost ({'; '.join(reasons)}): releases that "
+            lost += "are missing from it are spent in addition."
+            warnings.warn(
+                f"the ledger at {self.path} was used with an anchor, which this version does not "
+                "read: it cannot tell whether the file is an old copy. From now on keep the newest "
+                "receipt, ledger.receipt(), in another place, and open the ledger with "
+                "PrivacyLedger.open(path, after=receipt). The anchor holds the values of such a "
+                f"receipt as text: you can check this file with it once.{lost if reasons else ''}",
+                stacklevel=3,
+            )
 
     # Read-only: the budget is that of the first record, whatever a program would like to assign.
     @property
@@ -646,14 +638,13 @@ class PrivacyLedger:
         check_choice("unit", unit, rec.UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
-        relation = self._known[0].settings["neighbouring"]
-        if neighbouring is None or neighbouring == relation:
+        if neighbouring is None or neighbouring == self.neighbouring:
             return event
         check_choice("neighbouring", neighbouring, RELATIONS)
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
-                f"{relation!r}. Describe it for the relation of the ledger, or pass "
+                f"{self.neighbouring!r}. Describe it for the relation of the ledger, or pass "
                 "convert=True to pay the price of a conversion."
             )
         if neighbouring == "replace_one":
@@ -685,8 +676,7 @@ class PrivacyLedger:
             if token is not None:
                 _check_text("token", token, longest=200)
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
-        relation = self._known[0].settings["neighbouring"]
-        pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
+        pairs = {key: stated_epsilon_delta(each, self.neighbouring) for key, each in plain.items()}
         label = ": ".join((*self._labels, label))
         receipts: dict[_Place, Receipt] = {}
         bodies = {}
@@ -706,11 +696,10 @@ class PrivacyLedger:
                 receipts[place] = Receipt(self.identity, number, digest)
                 if content != rec.content_of(body):
                     raise ValueError(
-                        f"the token {token!r} is that of record {number}, "
-                        f"which is another release: {_format_content(content)}, and not "
-                        f"{_format_content(rec.content_of(body))}. Nothing was charged. Give what "
-                        "is released now another token; or, if it is to be the release of that "
-                        "record, repeat it with the same settings."
+                        f"the token {token!r} is that of record {number}, which is another "
+                        f"release: {_format_content(content)}, and not "
+                        f"{_format_content(rec.content_of(body))}. Nothing was charged. Take "
+                        "another token, or repeat that release with the same settings."
                     )
             # They are written together when the block ends, or none is.
             records += self._chain.after(known.last, bodies.values())
@@ -1028,8 +1017,7 @@ class PrivacyLedger:
         """Raise unless all records of the file, which are given, include those with receipts."""
         if receipt is None:
             return
-        one = isinstance(receipt, Receipt) or not isinstance(receipt, Iterable)
-        for each in [receipt] if one else receipt:
+        for each in receipt if isinstance(receipt, Iterable) else [receipt]:
             if not isinstance(each, Receipt):
                 raise TypeError(
                     "receipt must be a Receipt, such as ledger.receipt() returns, or several; got "

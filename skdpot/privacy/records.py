@@ -569,9 +569,7 @@ class History:
         key = self.rule, body["event"], pair
         if key not in self.prices:
             self.prices[key] = self.rule.price(event, pair)
-        before = self.totals.get(place)
-        cost = self.prices[key]
-        self.totals[place] = cost if before is None else before.plus(cost)
+        self.totals[place] = self.totals.get(place, Total()).plus(self.prices[key])
 
     def has_part(self, partition: str, part: str) -> bool:
         """Tell whether a partition has a part of this name."""
@@ -608,4 +606,4 @@ class History:
                 ]
                 totals = list(map(Total.of, zip(*ordered, strict=True)))
             totals_of_parts += totals
-        return reduce(Total.plus, totals_of_parts) if totals_of_parts else Total()
+        return reduce(Total.plus, totals_of_parts, Total())

@@ -388,7 +388,5 @@ def day(time: str) -> str:
     """
     when = date.fromisoformat(time[:10])
     # Not by strftime, which speaks the language of the machine.
-    months = (
-        "January February March April May June July August September October November December"
-    ).split()
-    return f"{when.day} {months[when.month - 1]} {when.year}"
+    months = "January February March April May June July August September October November December"
+    return f"{when.day} {months.split()[when.month - 1]} {when.year}"
