@@ -150,6 +150,14 @@ def warn_of_uncounted(counted: float, of: str) -> None:
     )
 
 
+def warn_of_empty(labels: Iterable, counts: np.ndarray, deviation: float) -> None:
+    """Warn of declared classes of which a release shows no record, by the noise of its counts."""
+    lost = [label for label, n in zip(labels, counts, strict=False) if n <= 2.0 * deviation]
+    # Of a release that is nothing but noise, more is told elsewhere.
+    if lost and np.max(counts) > 8.0 * deviation and not charging.useless_releases_are_allowed():
+        warn_user(f"{lost} have no records, or noise hides them: what is learned of them is noise.")
+
+
 def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:
     """Warn if a release counts far fewer records than there are; the noise has this deviation.
 
@@ -260,6 +268,24 @@ def warn_of_variants(labels: Iterable) -> None:
             )
 
 
+def warn_of_stand_ins(columns: Iterable[Any], codes: np.ndarray) -> None:
+    """Warn of columns, not private, where a number may stand for missing values, such as -999.
+
+    Several rows have it, and it is the only one below 0, or far from all others. Many columns are 0
+    in some rows and far from it in others. `codes` has the values of a column in each row.
+    """
+    for column, values in zip(columns, codes, strict=True):
+        found, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+        for end, others in ((0, found[1:]), (-1, found[:-1])):
+            if column.labels is None and len(others) > 4 and counts[end] > 2 and found[end] != 0:
+                is_far = np.abs(others - found[end]).min() > 2 * np.ptp(others)
+                if is_far or found[end] < 0 <= others[0]:
+                    warn_user(
+                        f"column {column.name!r} has the number {found[end]:g} in several rows, "
+                        "apart from all others: if it stands for missing values, write NaN."
+                    )
+
+
 def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
     return frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
@@ -329,6 +355,12 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _keep(self, plan: charging.ReleasePlan, released: Any) -> None:
         """Set the fitted attributes from the release."""
+
+    def _keep_parts(self, plan: charging.ReleasePlan, total: np.ndarray, columns: Any) -> None:
+        """Fit to the sum of all parts, which owners have released."""
+        # The names of features, which are public.
+        validate_data(self, columns, skip_check_array=True)
+        self._replace_fit(plan, plan.release.read(total))
 
     def preview(self, n_records, columns=None, **public) -> charging.Preview:
         """Return what a fit would release, its price and its expected errors; charges nothing.

@@ -279,6 +279,12 @@ MISTAKES = {
          "numbers above 2 pi", "Convert degrees by numpy.radians"),
         ("text", lambda book: sampler(book()).fit([["much", "none", "some"]]),
          "X holds text", r"pandas.crosstab\(users, places\)\.reindex\(columns=all_places"),
+        ("an epsilon that was set after the fit",
+         lambda book: fitted_sampler(book()).set_params(epsilon=0.5).transform(VISITS),
+         "the fit had epsilon=1, and not 0.5", "fit again"),
+        ("a user in two rows",
+         lambda book: fitted_sampler(book()).transform(pd.DataFrame(VISITS, ["ann", "ann"])),
+         "the index of X has a user twice", r"groupby\(level=0\).sum.*reset_index\(drop=True"),
         ("a path as ledger", lambda book: fitted_sampler("budget.sqlite"),
          "got the path 'budget.sqlite'",
          r"PrivacyLedger.open\('budget.sqlite'\), or .*path='budget"),
@@ -380,7 +386,7 @@ MISTAKES = {
          lambda book: private_repair(book()).fit(
              PEOPLE.assign(sex=pd.Categorical(PEOPLE["sex"].map({"f": "female", "m": "male"})))
          ),
-         "'sensitive_features' .* or other categories", "convert the column"),
+         "'sensitive_features' has other categories", "convert the column"),
         ("an encoder before a repair",
          lambda book: repair().fit(sparse.csr_array(NUMBERS.to_numpy())),
          "X is sparse", "repair the table before an encoder"),
@@ -460,7 +466,7 @@ MISTAKES = {
         ("a target without a schema", lambda book: of_vectors(book(), target="city").fit(TABLE),
          "target is declared, but VectorSketch", "declare schema={column: ...}"),
         ("a table without a schema", lambda book: of_vectors(book()).fit(TABLE),
-         "X holds text", "for a table declare schema="),
+         "X holds text", "For a table declare schema="),
         ("labels without classes", lambda book: of_vectors(book()).fit(X, GROUP),
          "classes are not declared", "give all possible labels"),
         ("images in three dimensions",
@@ -472,6 +478,11 @@ MISTAKES = {
         ("images whose channels come first",
          lambda book: of_vectors(book(), image_shape=(3, 5, 6)).fit(np.zeros((9, 90))),
          "has the channels first", r"np.moveaxis\(X, 1, -1\), and declare image_shape=\(5, 6, 3\)"),
+        ("images of 8 bits within those of 16",
+         lambda book: of_vectors(book(), bounds=(0, 65535), image_shape=(1, 2)).fit(
+             X.astype(np.uint8)
+         ),
+         "of type uint8, which ends at 255", r"declare bounds=\(0, 255\)"),
         ("a column for a table", lambda book: of_tables(book()).fit(TABLE["age"]),
          "X must be a table of rows and columns", r"becomes one by to_frame\(\)"),
         ("a schema that there is not", lambda book: of_tables(book(), schema="Auto").fit(TABLE),
@@ -553,6 +564,11 @@ MISTAKES = {
              RECORDS, LABELS
          ),
          "is never above 0", r"Choose a range such as \(-1, 0\)"),
+        ("the parameter of a step",
+         lambda b: search(b(), estimator=make_pipeline(LogisticRegression())).fit(
+             RECORDS, LABELS
+         ),
+         "Invalid parameter 'C' for", "'C' is not a parameter; near are .'logisticregression__C'"),
         ("one candidate",
          lambda book: search(book(), param_distributions={"C": [1.0]}).fit(RECORDS, LABELS),
          "has fewer than two candidates", "Give two or more values, or fit the estimator"),
@@ -929,6 +945,9 @@ WORKING = {
         make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
     "a schema with labels": searched(TABLE, None, DPSinkhornGenerator(None, schema=SCHEMA),
         param_distributions={"target": ["city", None]}, score_range=(-1, 0)),
+    "categories of a repair": searched(CITIES.assign(sex=np.resize(["f", "m"], 200)), LABELS,
+        make_pipeline(FairBarycenterPreprocessor("sex", method="support", n_jobs=1,
+            categories={"city": ["Oslo", "Rome"]}), OneHotEncoder(), Ridge())),
     "objects": searched(CITIES[["a"]].astype(object), THREE),
     "groups": searched(RECORDS, LABELS, cv=GroupKFold(2), fit={"groups": np.resize(range(9), 200)}),
     "lists": searched(RECORDS.tolist(), WORDS.tolist(), scoring="f1"),
@@ -962,6 +981,15 @@ TOLD = {
     "column 'name' has a label of its own for most rows.*: leave out": lambda: repair().fit(
         PEOPLE.assign(name=[f"p{i}" for i in range(60)])
     ),
+    "column 'age' has the number -999 in several rows.* write NaN": lambda: repair().fit(
+        PEOPLE.assign(age=PEOPLE["age"].where(HIRED > 0, -999))
+    ),
+    "column 'wage' has the number -1 in several rows.* write NaN": lambda: repair().fit(
+        PEOPLE.assign(wage=np.where(HIRED, np.exp(WAGE), -1))
+    ),
+    "column 'hours' has the number 9999 in several rows.* write NaN": lambda: repair().fit(
+        PEOPLE.assign(hours=np.where(HIRED, PEOPLE["age"] // 4, 9999))
+    ),
     "most numbers of \\['income'\\] are beyond those of the fit": lambda: (
         repair().fit(PEOPLE).transform(PEOPLE.assign(income=1000 * PEOPLE["income"]))
     ),
@@ -971,6 +999,13 @@ TOLD = {
     r"noise hides the features \[0\], whose bounds are narrower": lambda: distance(
         None, bounds=([0, 0], [80, 1e6]), metric="euclidean", random_state=0
     ).fit(np.tile(X, (20, 1)), [*GROUP] * 20),
+    "most drawn rows are left out: compare computed": lambda: (
+        of_tables(
+            None, epsilon=None, schema=SCHEMA | {"wage": (0.0, 20.0)}, computed={"wage": "age / 2"}
+        )
+        .fit(TABLE.assign(wage=TABLE["age"] / 2))
+        .sample(99)
+    ),
     "is charged to no ledger: give the estimator one": lambda: search(
         PrivacyLedger(9.0),
         estimator=DPSinkhornGenerator(1.0, schema={"a": range(9), "b": range(3)}),
@@ -985,6 +1020,10 @@ TOLD = {
     "'A' and 'a' are two groups": lambda: distance(None).fit(X, np.resize(["a", "A", "b"], 40)),
 }
 PLAIN = {
+    "numbers of which many are 0": lambda: repair().fit(
+        PEOPLE.assign(savings=np.where(HIRED, 900 + PEOPLE["age"] % 7, 0))
+    ),
+    "levels from below 0": lambda: repair().fit(PEOPLE.assign(mood=np.resize([-1, 0, 1, 2], 60))),
     "codes as text": lambda: repair().fit(PEOPLE.assign(code=np.where(HIRED, "1", "2"))),
     "numbers as text, named": lambda: repair(categorical_features=["city"]).fit(
         NUMBERS_AND_SEX.assign(city=np.where(HIRED, "1.5", "2"))
@@ -1085,7 +1124,7 @@ def test_columns_of_one_name_are_refused(of, book):
 
 @pytest.mark.parametrize("of", PERIODS)
 def test_periods_and_intervals_are_refused_by_their_types(of, book):
-    wrong = "or periods or in|that are not num|to hold dates|and periods dates"
+    wrong = "has periods or in|that are not num|to hold dates|and periods dates"
     for column in (pd.period_range("2020", periods=60, freq="D"), pd.cut(np.arange(60), 3)):
         with pytest.raises(ValueError, match=wrong):
             PERIODS[of](book, column)
@@ -1266,7 +1305,7 @@ def test_numbers_beside_equal_text_are_refused(of, book):
 def test_codes_that_were_text_in_the_fit_are_refused_as_numbers():
     codes = PEOPLE.assign(city=np.where(PEOPLE["city"] == "Oslo", "1", "2"))
     fair = repair().fit(codes)
-    with pytest.raises(ValueError, match="column 'city' has text where .* or the other way round"):
+    with pytest.raises(ValueError, match="'city' has numbers or truth values, none of which is"):
         fair.transform(codes.astype({"city": int}))
 
 
@@ -1315,6 +1354,18 @@ def test_rules_that_few_rows_keep_are_planned(rules):
 def test_what_is_probably_meant_otherwise_is_told(told):
     with pytest.warns(UserWarning, match=told):
         TOLD[told]()
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("epsilon", [None, 5.0])
+def test_classes_of_which_a_release_shows_no_record_are_told(epsilon):
+    options = {"epsilon": epsilon, "random_state": 0}
+    with pytest.warns(UserWarning, match=r"\['c'\] have no records"):
+        vectors = of_vectors(None, classes=[*"abc"], **options)
+        vectors.fit(np.tile(X, (60, 1)), np.resize(["a", "b"], 2400))
+    with pytest.warns(UserWarning, match=r"\['Bonn'\] have no records"):
+        schema = SCHEMA | {"city": ["Bonn", "Oslo", "Rome"]}
+        of_tables(None, schema=schema, target="city", **options).fit(pd.concat([TABLE] * 40))
 
 
 @pytest.mark.filterwarnings("ignore:the repair changes no row")

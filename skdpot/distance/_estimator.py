@@ -604,11 +604,6 @@ class PrivateSinkhornDistance(BaseTransportDistance):
         X, _, groups = data
         return plan.release.values(X, groups.codes)
 
-    def _keep_parts(self, plan, total, columns) -> None:
-        """Fit to the sum of all parts."""
-        validate_data(self, columns, skip_check_array=True)
-        self._replace_fit(plan, plan.release.read(total))
-
     def _plan_release(self, space, groups):
         settings = self._cost_settings(space, self.reg, self.divergence)
         if settings.divergence == "sinkhorn" and settings.reg == 0:

@@ -1050,8 +1050,7 @@ def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
             # A row is missing, whatever the model does with it: it may even ask for the exit.
             failing[rows] = len(rows) == 1
             parts += np.array_split(rows, 2) if len(rows) > 1 else []
-    if failing.all():
-        return np.full(len(every), np.nan)
+    # If all fail, the first one does so again.
     scores = predicted(np.where(failing, np.argmin(failing), every))
     return np.full(len(every), np.nan) if scores is None else np.where(failing, np.nan, scores)
 

@@ -18,6 +18,7 @@ from skdpot._base import (
     refuse_bounds_in_other_order,
     warn_of_few,
     warn_of_grid,
+    warn_of_stand_ins,
     warn_user,
 )
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
@@ -526,8 +527,7 @@ def open_plan(fair: Any) -> ReleasePlan:
     """Return the plan of a fit without privacy, which releases nothing; or raise."""
     if fair.delta is not None or fair.bounds is not None:
         raise ValueError("delta and bounds are for fits with epsilon.")
-    label = f"{type(fair).__name__} without epsilon"
-    return ReleasePlan(None, None, make_source(), label, None)
+    return ReleasePlan(None, None, make_source(), f"{type(fair).__name__} without epsilon", None)
 
 
 def plan_of(fair: Any, release: Any, not_protected: tuple[str, ...], n_records: int) -> ReleasePlan:
@@ -581,6 +581,7 @@ def open_repair(fair: Any, rows: RepairRows) -> FairMap:
     groups, n_changed = read_groups(fair, rows.labels), 0
     warn_of_false(rows.computed, rows.codes)
     groups.warn_of_attribute(rows.codes.T, [column.name for column in rows.every])
+    warn_of_stand_ins(rows.every, rows.codes.T)
     moved = to_be_moved(rows.codes, rows.every, rows.computed)
     fitted = _open_map(fair, replace(rows, codes=moved, groups=groups))
     if fitted.transport.moves:
@@ -727,7 +728,9 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
         ]
         values = np.column_stack([*codes, first.groups.codes]).astype(np.int64)
         in_any_case = replace(rows, method=clone(rows.method).set_params(tol=0.0))
-        again = release.run(SimpleNamespace(values=values), make_source(rng))
+        # What would be told is about drawn rows.
+        with silence():
+            again = release.run(SimpleNamespace(values=values), make_source(rng))
         tried = map_of_sketch(fair, release, in_any_case, again, rng)
         tried, before, after, labels = replace(tried, every=rows.columns, computed=()), [], [], []
         for drawn in others:

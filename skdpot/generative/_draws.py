@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import RandomState
 
-from skdpot._base import warn_of_bounds
+from skdpot._base import warn_of_bounds, warn_user
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import column_slices, pair_counts
@@ -533,7 +533,11 @@ class ReleasedTable:
             return draw(n_samples, classes)
 
         def kept(rows: list[np.ndarray]) -> np.ndarray:
-            return self.rules.kept(self._frame(rows[1:]), schema)
+            right = self.rules.kept(self._frame(rows[1:]), schema)
+            if not self.rules.conditions and right.mean() < 0.5:
+                # A function of the release.
+                warn_user("most drawn rows are left out: compare computed columns with the schema.")
+            return right
 
         return _records.draw_rows(draw, kept, n_samples, classes, rng)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import DensityMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, make_bar, warn_of_few, warn_of_uncounted, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
@@ -33,8 +33,6 @@ from skdpot.privacy.checks import check_count, refuse_derived
 from skdpot.privacy.noise import make_source
 from skdpot.releases import check_exact_sums
 
-# Warnings and errors of floating-point arithmetic may depend on private values.
-_SILENT = np.errstate(all="ignore")
 _Fitted = _records.FittedRecords | ReleasedTable
 
 
@@ -53,7 +51,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     # Parameters that a file holds as they are.
     _in_files: ClassVar[tuple[str, ...]]
 
-    @_SILENT
+    # Floating-point warnings and errors may depend on private values.
+    @np.errstate(all="ignore")
     def sample(self, n_samples=1, y=None, given=None, *, n_users=None) -> Any:
         """Generate records from the release, at no cost.
 
@@ -117,7 +116,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             raise ValueError(f"computed must have the columns of the fit, {names}.")
         return replace(fitted, rules=rules)
 
-    @_SILENT
+    # Floating-point warnings and errors may depend on private values.
+    @np.errstate(all="ignore")
     def score(self, X, y=None) -> float:
         """Return minus the distance of generated records from given ones; not private.
 
@@ -437,8 +437,7 @@ class DPSinkhornGenerator(BaseGenerator):
         # Declarations are read first: what is wrong with them is said without a look at records.
         model = self._read_model(by_person=groups is not None)
         by_person = {} if groups is None else {"groups": groups}
-        private = self.epsilon is not None
-        records = model._read(self, X, y, reset=True, private=private, **by_person)
+        records = model._read(self, X, y, reset=True, private=self.epsilon is not None, **by_person)
         check_exact_sums(len(records))
         return model, records
 
@@ -532,12 +531,6 @@ class DPSinkhornGenerator(BaseGenerator):
         """Return an owner's counts without noise: private."""
         _, records = data
         return plan.release.values(records)
-
-    def _keep_parts(self, plan, total, columns) -> None:
-        """Fit to the sum of all parts."""
-        # The names of features, which are public.
-        validate_data(self, columns, skip_check_array=True)
-        self._replace_fit(plan, plan.release.read(total))
 
     @property
     def _bar(self) -> Callable[..., Any]:

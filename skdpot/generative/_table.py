@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpot._base import warn_user
+from skdpot._base import warn_of_empty, warn_user
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _counts, _factors, _records, _schema
 from skdpot.generative._counts import LEAST_NOISE, CountReleases, SumsOfParts
@@ -239,6 +239,12 @@ class TableReleases(SketchSeries):
         # How the names of statistics begin that are used only to fit a model.
         fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong")
         statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
+        if schema.target is not None:
+            # Each column is counted, and the one with the fewest cells has the least noise.
+            n_cells, j = released["n_cells"], released["n_cells"].argmin()
+            sizes = np.split(released["counts"], np.cumsum(n_cells)[:-1])[j].sum(axis=0)
+            noise = self.noise_of_counts * math.sqrt(n_cells[j])
+            warn_of_empty(schema.columns[schema.target].values, sizes, noise)
         return ReleasedTable(self.space, model, _counts.released_size(released), statistics)
 
     def _releases(self, source: NoiseSource | None) -> SketchReleases:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
-from skdpot._base import warn_of_bounds
+from skdpot._base import warn_of_bounds, warn_of_empty
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import CountReleases, SumsOfParts, kept_shares
@@ -216,6 +216,7 @@ class VectorReleases(SketchSeries):
             # How large are classes? A record adds one to its own (COUNTED, 0.3 to 3 %).
             noisy, deviation = release("counts", rows.sizes(), COUNTED)
             counts, noise = shrunk_counts(noisy, deviation), {"size": np.full(n_classes, deviation)}
+            warn_of_empty(np.asarray(self.space.classes).ravel().tolist(), noisy, deviation)
 
             # Where is each class? A record adds one to the bin of its norm (COUNTED, 0.3 to 1.5 %),
             # and a vector in the ball to the sum of its class (BALL, 6 to 61 %).

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from itertools import product
 from numbers import Integral, Real
@@ -35,7 +36,7 @@ from skdpot._sklearn_compat import (
 from skdpot.model_selection._copies import DIGITS, WORDS, as_rows, copy_of, stand_in
 from skdpot.privacy import BudgetExceededError, PrivacyLedger, allow_useless_releases
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import real_number, redact_errors, result_of, silence
+from skdpot.privacy.checks import UndeclaredError, real_number, redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.events import ComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
@@ -474,7 +475,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 # Further lines may quote the values.
                 said = str(error).partition("\n")[0]
                 # Declared labels are others than the invented ones.
-                return said, "not among" not in said and all(is_library(one) for one, _ in stack)
+                is_sure = not isinstance(error, UndeclaredError)
+                return said, is_sure and all(is_library(one) for one, _ in stack)
 
         def surely_failing(trial):
             first, depends, works_on_digits = "", False, False
@@ -655,7 +657,14 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
     if isinstance(estimator, FrozenEstimator):
         raise ValueError("a FrozenEstimator has no parameters to search.")
     # Values may be estimators, which candidates must not share.
-    candidate = clone(estimator).set_params(**clone(params, safe=False))
+    try:
+        candidate = clone(estimator).set_params(**clone(params, safe=False))
+    except ValueError as error:
+        known = estimator.get_params()
+        for name in params.keys() - known.keys():
+            near = [k for k in known if k.endswith(f"__{name}")] or get_close_matches(name, known)
+            error.add_note(f"{name!r} is not a parameter; near are {near}.")
+        raise
     validate_nested_parameters(candidate)
     if get_tags(candidate).input_tags.pairwise:
         raise ValueError(

@@ -147,9 +147,9 @@ def make_part(
     grouped = any(getattr(estimator, name, None) is not None for name in ("groups", "classes"))
     if labels is None and grouped and getattr(estimator, "sensitive_features", None) is None:
         raise ValueError("the agreement needs the group of every row: pass labels.")
-    own = getattr(labels, "name", None)
-    if isinstance(own, str) and own in names_of(X, "columns") and X[own].dtype == labels.dtype:
-        raise ValueError(f"column {own!r} is in X and in labels: drop it from X, or rename it.")
+    name = getattr(labels, "name", None)
+    if isinstance(name, str) and name in names_of(X, "columns") and X[name].dtype == labels.dtype:
+        raise ValueError(f"column {name!r} is in X and in labels: drop it from X, or rename it.")
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))

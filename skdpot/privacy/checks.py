@@ -423,6 +423,10 @@ _WITHOUT_QUOTES = (
 )  # fmt: skip
 
 
+class UndeclaredError(ValueError):
+    """A value that a declaration lacks, as it lacks those that are invented for a trial."""
+
+
 def to_display(value: Any) -> str:
     """Return words, numbers and short tuples of them as text, and the type of other values.
 

@@ -81,7 +81,8 @@ class UnitLayout:
         numbers = V[:, : self.n_numbers]
         numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
         for j, levels in enumerate(self.levels):
-            numbers[:, j] = _nearest_level(numbers[:, j], levels)
+            if levels > 1:
+                numbers[:, j] = np.floor(numbers[:, j] * (levels - 1.0) + 0.5) / (levels - 1.0)
         categories = []
         for block in self.block_slices:
             ones, zeros = V[:, block] == 1.0, V[:, block] == 0.0
@@ -96,11 +97,6 @@ class UnitLayout:
         for block, chosen in zip(self.block_slices, categories, strict=True):
             points[np.arange(len(points)), block.start + chosen] = 1.0
         return points
-
-
-def _nearest_level(numbers: np.ndarray, levels: int) -> np.ndarray:
-    """Return numbers moved to equidistant levels in [0, 1], if there are levels."""
-    return np.floor(numbers * (levels - 1.0) + 0.5) / (levels - 1.0) if levels > 1 else numbers
 
 
 class HistogramRelease(NoisyRelease):

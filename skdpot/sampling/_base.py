@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot._base import PrivateEstimator, count_columns, make_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import check_count, refuse_unused
+from skdpot.privacy.checks import check_count, names_of, refuse_unused
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.transport import check_epsilon
@@ -248,15 +248,24 @@ class BaseLocalSampler(
         Raises
         ------
         ValueError
-            If a parameter is wrong, or a row of X cannot be used; the error names the row. Nothing
-            is charged in this case.
+            If a parameter is wrong, or a row of X cannot be used; the error names the row. Or if
+            the index of X has a user twice, or `epsilon` was set after the fit. Nothing is charged
+            in this case.
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """
         n_samples = check_count("n_samples", n_samples)
         users = self._read_users(X)
-        # The charge is the epsilon of the fitted mechanism, even if the parameter was changed
-        # since.
+        names, epsilon = names_of(X), self._fitted.draws.epsilon
+        if len(set(names)) < len(names):
+            raise ValueError(
+                "the index of X has a user twice, whose samples would be charged as one: add up "
+                "rows by X.groupby(level=0).sum(), or drop other names by X.reset_index(drop=True)."
+            )
+        if epsilon != float(self.epsilon):
+            raise ValueError(
+                f"the fit had epsilon={epsilon:g}, and not {self.epsilon:g}: fit again."
+            )
         samples = replace(self._fitted, n_samples=n_samples)
         plan = self._plan_samples(samples, make_source(self.random_state))
         # Charged once for all users: each of them has these samples.

@@ -314,20 +314,23 @@ class Column:
         """
         # The type alone decides: a private column is refused for no value.
         are_text = [isinstance(label, str) for label in self.values]
-        holds_none = all(are_text) if kind in "biuf" else kind in "UST" and not any(are_text)
         # Labels that an open fit has found may be periods or intervals themselves.
-        if kind == "V":
-            holds_none = all(isinstance(label, str | Real) for label in self.values)
+        are_plain = all(isinstance(label, str | Real) for label in self.values)
+        kinds = () if self.other is not None else ("string", "integer")
         # Code of objects in the list shall not run.
-        if getattr(listed, "inferred_type", "") in ("string", "integer") and self.other is None:
-            holds_none |= not listed.isin(list(self.values)).any()
-        if not holds_none:
-            return []
+        is_listed = getattr(listed, "inferred_type", "") in kinds
+        wrong = {
+            "numbers or truth values": kind in "biuf" and all(are_text),
+            "text": kind in "UST" and not any(are_text),
+            "periods or intervals": kind == "V" and are_plain,
+            "other categories": is_listed and not listed.isin(list(self.values)).any(),
+        }
         return [
-            f"column {self.name!r} has text where numbers or truth values are declared, or the "
-            "other way round (the number 1 is not the text '1'), or periods or intervals, or other "
-            "categories: convert the column, as none of it would be a declared label"
-        ]
+            f"column {self.name!r} has {what}, none of which is a declared label (the number 1 is "
+            "not the text '1'): convert the column"
+            for what, is_wrong in wrong.items()
+            if is_wrong
+        ][:1]
 
     @property
     def n_known(self) -> int:

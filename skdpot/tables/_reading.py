@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import redact_errors, result_of, to_display
+from skdpot.privacy.checks import UndeclaredError, redact_errors, result_of, to_display
 from skdpot.tables import _frames
 from skdpot.tables._column import (
     NOMINAL,
@@ -46,7 +46,8 @@ def read_codes(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndar
     values, problems = _values_in(_frames.Table(X), schema, private)
     # In a private fit, problems of codes are not refused: these depend on values.
     codes, code_problems = schema.codes_and_problems(values)
-    _refuse(problems if private else [*problems, *code_problems])
+    found = [] if private else code_problems
+    _refuse(problems + found, ValueError if problems else UndeclaredError)
     return codes
 
 
@@ -124,10 +125,10 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
     return values, problems
 
 
-def _refuse(problems: list[str]) -> None:
+def _refuse(problems: list[str], kind: type[ValueError] = ValueError) -> None:
     """Raise with all problems of a table, if there are any."""
     if problems:
-        raise ValueError("; ".join(problems) + ".")
+        raise kind("; ".join(problems) + ".")
 
 
 def checked_names(table: _frames.Table) -> list:
@@ -439,7 +440,7 @@ def _labelled(column: Column, table: _frames.Table, labels: Any, missing: str) -
         column = replace(column, dtype=dtype)
     column = replace(column, kind=kind, values=tuple(number))
     if not (private or is_found or (column.codes(labels_of(table, column, missing)) > -2).all()):
-        raise ValueError(
+        raise UndeclaredError(
             f"column {column.name!r} of X has labels that categories does not declare: add them, "
             "or leave out their rows."
         )

@@ -550,12 +550,12 @@ TYPES = {
     "complex": (typed(a=complex), "type complex128, which is not numeric"),
     "dates": (typed(a="datetime64[us]"), "which is not numeric. Convert"),
     "text": (typed(a="string"), "which is not numeric"),
-    "text for numbers": (typed(d="string"), "column 'd' has text where numbers"),
-    "text for groups": (typed(g="string"), "'sensitive_features' has text where numbers"),
+    "text for numbers": (typed(d="string"), "column 'd' has text, none of which"),
+    "text for groups": (typed(g="string"), "'sensitive_features' has text, none of which"),
     "text of polars": (pl.DataFrame({name: typed()[name].tolist() for name in TABLE}).cast(
         {"a": pl.String}), "categories must be declared for column 'a'"),
     "groups of polars": (pl.DataFrame({name: typed()[name].tolist() for name in TABLE}).cast(
-        {"g": pl.String}), "'sensitive_features' has text where numbers"),
+        {"g": pl.String}), "'sensitive_features' has text, none of which"),
 }  # fmt: skip
 
 

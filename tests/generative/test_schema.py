@@ -422,7 +422,7 @@ def test_times_of_two_kinds_which_are_of_no_type_of_dates_are_refused(odd):
 def test_a_column_of_another_type_than_all_labels_is_refused(labels, values):
     """As text among the numbers of a file does, and a number that is missing."""
     schema = read_schema({"x": {"categories": labels, "missing": True}})
-    with pytest.raises(ValueError, match="or the other way round"):
+    with pytest.raises(ValueError, match="has (text|numbers or truth values), none of which"):
         read_codes(np.array(values)[:, None], schema)
     known = pd.DataFrame({"x": np.array([*labels, None, "7", 7.5, [1], 10**5000], dtype=object)})
     assert read_codes(known, schema)[:, 0].tolist() == [0, 1, *[2] * 5]

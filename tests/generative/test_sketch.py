@@ -51,7 +51,8 @@ def halve(X):
 
 @pytest.fixture(scope="module")
 def labelled():
-    return make(classes=["a", "b", "never"], random_state=0).fit(*make_labelled())
+    with pytest.warns(UserWarning, match=r"\['never'\] have no records, or noise hides them"):
+        return make(classes=["a", "b", "never"], random_state=0).fit(*make_labelled())
 
 
 def reload(fitted, tmp_path, **options):
