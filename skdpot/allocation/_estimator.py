@@ -3,6 +3,7 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -10,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn import config_context
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
@@ -130,9 +130,17 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     If `private`, no value raises: NaN stands for those that are no numbers, or missing. They are
     read like X, so that columns of all types of libraries of tables become numbers.
     """
-    found = _as_doubles(matrix, private)
+    found = None
+    with suppress(Exception):
+        if private:
+            kind = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
+            sizes = {"ensure_2d": False, "ensure_min_samples": 0, "ensure_min_features": 0}
+            matrix = check_array(as_numbers(matrix), allow_nd=True, **kind, **sizes)
+        read = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
+        # A cast would drop imaginary parts with a warning, which private values could raise.
+        found = None if np.iscomplexobj(read) else read.astype(np.float64)
     if found is None:
-        # Raised outside of the handler, whose error quotes what it could not read.
+        # Raised here, since the first error quotes what could not be read.
         raise ValueError("source_utilities holds values that are not real numbers.")
     if found.shape != shape:
         raise ValueError(
@@ -143,21 +151,6 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     if not (private or np.isfinite(found.data if sparse.issparse(found) else found).all()):
         raise ValueError("source_utilities contains NaN or infinity.")
     return found
-
-
-def _as_doubles(matrix: Any, private: bool) -> Any:
-    """Return an array or a CSR array of doubles, or None if that is impossible."""
-    try:
-        if private:
-            with config_context(assume_finite=False):
-                kind = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
-                shape = {"ensure_2d": False, "ensure_min_samples": 0, "ensure_min_features": 0}
-                matrix = check_array(as_numbers(matrix), allow_nd=True, **kind, **shape)
-        found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
-        # A cast would drop imaginary parts with a warning, which private values could raise.
-        return None if np.iscomplexobj(found) else found.astype(np.float64)
-    except Exception:
-        return None
 
 
 def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
@@ -376,7 +369,6 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         return self
 
     def _validate(self, X: Any, source_utilities: Any) -> Problem:
-        self._load()
         check_order(self, X, source_utilities)
         private = self.epsilon is not None
         instead = {
@@ -402,12 +394,14 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         X = sparse.csr_array((n_records, _base.count_columns(columns)))
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
-        self._load()
         beside, private = X if source_utilities else None, self.epsilon is not None
         return self._problem_on(self._network_of(X), X, beside, private=private)
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
         """Return the public network, from the shape of X; without privacy, its stored entries."""
+        # Imports of what runs after the charge may fail: nothing has been charged yet.
+        load_compiler()
+        load_solver()
         private = self.epsilon is not None
         # The network is public, so it may not come from values of X.
         adjacency = _default_edges(X, private) if self.adjacency is None else self.adjacency
@@ -430,11 +424,6 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         if private and not (ends.upper[ends.nodes] * sources.upper[ends.neighbours]).any():
             raise ValueError("nothing was charged: no edge has bounds above 0 at both ends.")
         return network
-
-    def _load(self) -> None:
-        """Import what runs after the charge, or raise; nothing has been charged yet."""
-        load_compiler()
-        load_solver()
 
     def _bar(self, n_rounds: int) -> Any:
         """Return a progress bar over rounds."""
@@ -463,9 +452,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         if len(release.epsilons) > 1 and self.protect != "node":
             public.append("both utilities of an edge, at its target and at its source, as one")
         # Each node is protected by its own epsilon, and the guarantee is that of the weakest.
-        max_epsilon = max(
-            float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons
-        )
+        max_epsilon = max(float(of_nodes.max(initial=0.0)) for of_nodes in release.epsilons)
         guarantee = PrivacyGuarantee(max_epsilon, float(delta), "replace_one", unit, tuple(public))
         label = f"{type(self).__name__} by {by}"
         n_targets, about = len(release.epsilons[0]), (guarantee, unit, "replace_one")

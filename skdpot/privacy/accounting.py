@@ -510,15 +510,10 @@ def _highest(kind: str, size: float, rate: float) -> float:
 
 def _on_grid(kind: str, size: float, rate: float, step: float, neighbouring: str) -> Any:
     """Return dp_accounting's distribution of the loss, on a grid of this width."""
-    sampled = {"sampling_prob": rate, "value_discretization_interval": step}
+    settings: dict[str, Any] = {"sampling_prob": rate, "value_discretization_interval": step}
     if kind == "centred":
         # Its sensitivity is that of a record which is added, half of ours.
-        return privacy_loss_distribution.from_gaussian_mechanism(
-            1 / size,
-            sensitivity=0.5,
-            neighboring_relation=NeighboringRelation.REPLACE_ONE,
-            **sampled,
-        )
+        settings |= {"sensitivity": 0.5, "neighboring_relation": NeighboringRelation.REPLACE_ONE}
     if kind == "response":
         highest = size
 
@@ -526,9 +521,9 @@ def _on_grid(kind: str, size: float, rate: float, step: float, neighbouring: str
             return -np.expm1(np.minimum(epsilons - highest, 0)) / (1 + math.exp(-highest))
 
     elif neighbouring == "add_remove" and kind == "laplace":
-        return privacy_loss_distribution.from_laplace_mechanism(1 / size, **sampled)
-    elif neighbouring == "add_remove":
-        return privacy_loss_distribution.from_gaussian_mechanism(1 / size, **sampled)
+        return privacy_loss_distribution.from_laplace_mechanism(1 / size, **settings)
+    elif neighbouring == "add_remove" or kind == "centred":
+        return privacy_loss_distribution.from_gaussian_mechanism(1 / size, **settings)
     else:
         noise = LaplacePrivacyLoss if kind == "laplace" else GaussianPrivacyLoss
         loss = noise(1 / size, sampling_prob=rate)

@@ -499,7 +499,8 @@ class PrivacyLedger:
         >>> ledger.quote(PureDpEvent(0.75), unit="record"), ledger.spent()
         ((0.75, 0.0), (0.0, 0.0))
         """
-        event = self._check_charge(event, unit, "a quote")
+        check_choice("unit", unit, rec.UNITS)
+        event = ev.check_event(event)
         before = self._refresh()
         pair = stated_epsilon_delta(event, self.neighbouring) or self._pair_for(event, unit)
         body = rec.charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
@@ -623,21 +624,12 @@ class PrivacyLedger:
                 "teaching, create the ledger with allow_seeded=True."
             )
 
-    def _check_charge(
-        self,
-        event: ev.DpEvent,
-        unit: str,
-        label: str,
-        neighbouring: str | None = None,
-        convert: bool = False,
-        seeded: bool = False,
+    def _in_own_relation(
+        self, event: ev.DpEvent, neighbouring: str | None, convert: bool
     ) -> ev.DpEvent:
-        """Return the event under the ledger's relation; raise if it cannot be charged."""
+        """Return a copy of an event under the ledger's relation; raise if it cannot be charged."""
         # A copy: an event that changes meanwhile must be recorded as it was priced.
         event = ev.check_event(event)
-        check_choice("unit", unit, rec.UNITS)
-        _check_text("label", label)
-        self.check_seeded(seeded)
         if neighbouring is None or neighbouring == self.neighbouring:
             return event
         check_choice("neighbouring", neighbouring, RELATIONS)
@@ -666,13 +658,15 @@ class PrivacyLedger:
         pending: bool,
     ) -> dict[_Place, Receipt]:
         """Record events of parts, with their tokens, at once; none whose token is recorded."""
+        check_choice("unit", unit, rec.UNITS)
+        _check_text("label", label)
+        self.check_seeded(seeded)
         # Most parts have the same event, which is checked and priced once. By identity, because
         # events that hold lists have no hash.
         plain: dict[int, ev.DpEvent] = {}
         for event, token in releases.values():
             if id(event) not in plain:
-                checked = self._check_charge(event, unit, label, neighbouring, convert, seeded)
-                plain[id(event)] = checked
+                plain[id(event)] = self._in_own_relation(event, neighbouring, convert)
             if token is not None:
                 _check_text("token", token, longest=200)
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
