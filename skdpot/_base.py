@@ -8,6 +8,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from multiprocessing import parent_process
@@ -33,6 +34,9 @@ from skdpot.privacy.ledger import PrivacyLedger
 
 # Whose frames are not the user's code.
 _LIBRARIES = {"skdpot", "sklearn", "joblib", "contextlib", "numpy", "scipy", "pandas", "polars"}
+
+# What is to be told at the end of a fit that has been charged: a filter may make an error of it.
+_LATER: ContextVar[list | None] = ContextVar("later", default=None)
 
 
 class _ErrorStream:
@@ -155,7 +159,7 @@ def warn_of_empty(labels: Iterable, counts: np.ndarray, deviation: float) -> Non
     lost = [label for label, n in zip(labels, counts, strict=False) if n <= 2.0 * deviation]
     # Of a release that is nothing but noise, more is told elsewhere.
     if lost and np.max(counts) > 8.0 * deviation and not charging.useless_releases_are_allowed():
-        warn_user(f"{lost} have no records, or noise hides them: what is learned of them is noise.")
+        warn_user(f"noise hides all records of {lost}, if there are any: what they learn is noise.")
 
 
 def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:
@@ -241,7 +245,10 @@ _TOLD: set[Any] = set()
 
 def warn_user(message: str | None, category: type[Warning] = UserWarning) -> None:
     """Warn at the user's line, about something public or not private; do nothing if it is None."""
-    if message is None:
+    if message is None or checks.is_silent():
+        return
+    if (later := _LATER.get()) is not None:
+        later.append((message, category))
         return
     # The first frame that is neither ours nor of a library that calls us is the user's.
     frame, level, in_folds = sys._getframe(1), 2, False
@@ -460,9 +467,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
-            return self._release(plan, data, partial(self._replace_fit, plan))
+            return self._release(plan, data, partial(self._replace_fit, plan), told)
 
-        return self._guarded(steps)
+        told: list = []
+        self._guarded(steps)
+        for message, category in told:
+            warn_user(message, category)
+        return self
 
     def _prepare(self, *inputs: Any) -> Self:
         """Validate, plan and check the ledger, without a release; keep the plan."""
@@ -504,10 +515,17 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         self.privacy_guarantee_ = plan.guarantee
         return self
 
-    def _release(self, plan: charging.ReleasePlan, data: Any, keep: Callable = lambda made: made):
+    def _release(
+        self,
+        plan: charging.ReleasePlan,
+        data: Any,
+        keep: Callable = lambda made: made,
+        told: list | None = None,
+    ):
         """Charge a plan to the ledger, then run it and keep what is released.
 
-        If this is interrupted, or fails after the charge, a note at the error says so.
+        If this is interrupted, or fails after the charge, a note at the error says so. Warnings of
+        the run are added to `told`.
         """
         plan.check(self.ledger)
         note = "The entries of the ledger say whether it was charged before this."
@@ -519,8 +537,12 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 "The ledger was charged before this, and stays charged: see its entries. The "
                 "release is lost, and another call is charged again."
             )
-            with np.errstate(all="ignore"):
-                released = keep(self._run(plan, data))
+            shown = _LATER.set(told)
+            try:
+                with np.errstate(all="ignore"):
+                    released = keep(self._run(plan, data))
+            finally:
+                _LATER.reset(shown)
             if receipt is not None:
                 self.ledger.finish(receipt)
             return released

@@ -1360,12 +1360,22 @@ def test_what_is_probably_meant_otherwise_is_told(told):
 @pytest.mark.parametrize("epsilon", [None, 5.0])
 def test_classes_of_which_a_release_shows_no_record_are_told(epsilon):
     options = {"epsilon": epsilon, "random_state": 0}
-    with pytest.warns(UserWarning, match=r"\['c'\] have no records"):
+    with pytest.warns(UserWarning, match=r"noise hides all records of \['c'\]"):
         vectors = of_vectors(None, classes=[*"abc"], **options)
         vectors.fit(np.tile(X, (60, 1)), np.resize(["a", "b"], 2400))
-    with pytest.warns(UserWarning, match=r"\['Bonn'\] have no records"):
+    with pytest.warns(UserWarning, match=r"records of \['Bonn'\]"):
         schema = SCHEMA | {"city": ["Bonn", "Oslo", "Rome"]}
         of_tables(None, schema=schema, target="city", **options).fit(pd.concat([TABLE] * 40))
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_loses_no_release():
+    book = PrivacyLedger(9.0, 1e-4)
+    vectors = of_vectors(book, classes=[*"abc"], epsilon=5.0)
+    with pytest.raises(UserWarning, match="noise hides"):
+        vectors.fit(np.tile(X, (60, 1)), np.resize(["a", "b"], 2400))
+    assert book.entries()[0].released and len(vectors.sample(2)) == 2
 
 
 @pytest.mark.filterwarnings("ignore:the repair changes no row")

@@ -359,6 +359,11 @@ def silence() -> Iterator[None]:
             leave()
 
 
+def is_silent() -> bool:
+    """Tell whether some thread is inside of `silence`."""
+    return bool(_inside)
+
+
 def result_of(call: Callable[[], Any], default: Any) -> Any:
     """Return the result of foreign code on private values, or a public default if it fails.
 

@@ -249,15 +249,16 @@ class BaseLocalSampler(
         ------
         ValueError
             If a parameter is wrong, or a row of X cannot be used; the error names the row. Or if
-            the index of X has a user twice, or `epsilon` was set after the fit. Nothing is charged
-            in this case.
+            the index of X names a user twice, or `epsilon` was set after the fit. Nothing is
+            charged in this case.
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """
         n_samples = check_count("n_samples", n_samples)
         users = self._read_users(X)
         names, epsilon = names_of(X), self._fitted.draws.epsilon
-        if len(set(names)) < len(names):
+        # Integers without a name are positions, as in tables that were put together.
+        if len(set(names)) < len(names) and (X.index.name or X.index.dtype.kind not in "iu"):
             raise ValueError(
                 "the index of X has a user twice, whose samples would be charged as one: add up "
                 "rows by X.groupby(level=0).sum(), or drop other names by X.reset_index(drop=True)."

@@ -51,7 +51,7 @@ def halve(X):
 
 @pytest.fixture(scope="module")
 def labelled():
-    with pytest.warns(UserWarning, match=r"\['never'\] have no records, or noise hides them"):
+    with pytest.warns(UserWarning, match=r"noise hides all records of \['never'\]"):
         return make(classes=["a", "b", "never"], random_state=0).fit(*make_labelled())
 
 
