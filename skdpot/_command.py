@@ -291,9 +291,7 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
     person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
     table = read_table_file(options.data, [*declared.columns, *person], **_reading(options))
     if groups is not None and (groups not in table or groups in declared.names):
-        raise ValueError(
-            f"--groups {groups!r} must be a column of the table that the schema does not declare."
-        )
+        raise ValueError(f"--groups {groups!r} must be a column of the table, not of the schema.")
     people = None if groups is None else table.pop(groups)
     others = [name for name in table.columns if name not in declared.names]
     # A first line that has all names of the schema consists of names, and not of private values.

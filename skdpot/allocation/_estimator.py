@@ -114,9 +114,8 @@ def _default_edges(X: Any, private: bool) -> Any:
         return np.ones(X.shape, dtype=bool)
     if private:
         raise ValueError(
-            "adjacency must be given with a sparse X: the edges are public, so they may not be "
-            "taken from private utilities. If it is public which entries X has, pass "
-            "adjacency=(X != 0)."
+            "adjacency must be given with a sparse X: edges are public, and are not learned from "
+            "private utilities. If it is public which entries X has, pass adjacency=(X != 0)."
         )
     # A copy: a network sorts its indices in place, and those of X belong to its values.
     edges = sparse.csr_array(X, dtype=bool, copy=True)
@@ -227,10 +226,7 @@ def within_ranges(problem: Problem, ranges: Any) -> Problem:
         fits = grows and (others.sums(ends.upper[others.neighbours]) <= others.upper).all()
         is_known = fits or (ends.lower == ends.upper)[ends.degrees > 0].all()
         if is_known and ends.degrees.max() <= 1:
-            raise ValueError(
-                "nothing was charged: the edges and their bounds allow one best plan alone, "
-                "whatever the utilities are."
-            )
+            raise ValueError("nothing was charged: edges and bounds allow one best plan alone.")
     moved = []
     for values, (low, high) in zip(problem.values, ranges, strict=False):
         # Of the lowest parameter alone, which is public: actual values must not decide whether this
@@ -417,9 +413,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         max_bound = max(side.upper.max(initial=0.0) for side in (ends, sources))
         # Otherwise products of amounts and utilities could overflow after the charge.
         if max_bound > _LARGEST or 0 < max_bound < _LEAST:
-            raise ValueError(
-                f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}."
-            )
+            raise ValueError(f"the largest bound must be 0 or from {_LEAST:g} to {_LARGEST:g}.")
         check_feasible(network)
         if private and not (ends.upper[ends.nodes] * sources.upper[ends.neighbours]).any():
             raise ValueError("nothing was charged: no edge has bounds above 0 at both ends.")

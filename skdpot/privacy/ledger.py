@@ -636,14 +636,12 @@ class PrivacyLedger:
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
-                f"{self.neighbouring!r}. Describe it for the relation of the ledger, or pass "
-                "convert=True to pay the price of a conversion."
+                f"{self.neighbouring!r}. Describe it for that, or pass convert=True to pay more."
             )
         if neighbouring == "replace_one":
             raise ValueError(
-                "an event under 'replace_one' says nothing about data sets of different sizes, so "
-                "it cannot be converted to 'add_remove': describe the release by its sensitivity "
-                "to a record that is added or removed."
+                "an event under 'replace_one' says nothing about data sets of different sizes: "
+                "describe the release by its sensitivity to a record that is added or removed."
             )
         return for_two_records(event)
 
@@ -1013,10 +1011,7 @@ class PrivacyLedger:
             return
         for each in receipt if isinstance(receipt, Iterable) else [receipt]:
             if not isinstance(each, Receipt):
-                raise TypeError(
-                    "receipt must be a Receipt, such as ledger.receipt() returns, or several; got "
-                    f"{type(each)}."
-                )
+                raise TypeError(f"receipt must be a Receipt, or several, got {type(each)}.")
             if each.ledger != self.identity:
                 raise rec.LedgerTamperedError(f"the receipt is of ledger {each.ledger}, not this.")
             # Records are numbered from 0: the chain was checked.

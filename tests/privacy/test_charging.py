@@ -289,6 +289,6 @@ def test_an_accountant_takes_releases_of_one_kind(about, message):
 
 def test_an_accountant_is_not_charged_what_has_no_pair():
     ledger = BudgetAccountant()
-    with pytest.raises(ValueError, match="names none. Use a PrivacyLedger"):
+    with pytest.raises(ValueError, match="no .epsilon, delta. to add up. Use a PrivacyLedger"):
         plan_of(GaussianDpEvent(1.0)).charge_to(ledger)
     assert ledger.spent_budget == []
