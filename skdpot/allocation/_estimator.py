@@ -83,10 +83,6 @@ class Problem:
     values: tuple[np.ndarray, ...]
     compact: bool = False
 
-    def with_values(self, values: Any) -> "Problem":
-        """Return the same problem with other utilities."""
-        return replace(self, values=tuple(values))
-
     def utilities(self) -> list[ConcaveUtility]:
         """Return the utilities of the targets, and those of the sources if they have any."""
         found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
@@ -234,7 +230,7 @@ def within_ranges(problem: Problem, ranges: Any) -> Problem:
         make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
         # Clipping before the release gives the range that its sensitivity is proven for.
         moved.append(np.where(np.isnan(values), (low + high) / 2, np.clip(values, low, high)))
-    return problem.with_values(moved)
+    return replace(problem, values=tuple(moved))
 
 
 def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:
@@ -835,7 +831,7 @@ class PrivateADMMTransport(AllocationEstimator):
         network, released = problem.network, ()
         if plan.event is not None:
             released = plan.release.run(problem.values, plan.source)
-            problem = problem.with_values(released)
+            problem = replace(problem, values=released)
             warn_of_ranges(plan.release, read_ranges(self.utility_bounds), released)
         # The network simplex takes some seconds for a million edges. Except on huge sparse
         # networks, it is faster than rounds.

@@ -18,7 +18,7 @@ from typing import Any
 
 from skdpot.privacy import events as ev
 from skdpot.privacy import records as rec
-from skdpot.privacy.accounting import RELATIONS, for_two_records, plan_epsilon
+from skdpot.privacy.accounting import check_relation, for_two_records, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, to_display
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import FORMAT
@@ -632,7 +632,7 @@ class PrivacyLedger:
         event = ev.check_event(event)
         if neighbouring is None or neighbouring == self.neighbouring:
             return event
-        check_choice("neighbouring", neighbouring, RELATIONS)
+        check_relation(neighbouring)
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "

@@ -485,7 +485,7 @@ class _GridMechanism(ABC):
         if Fraction(noise_multiplier) * grid_sensitivity > LARGEST_SCALE:
             raise ValueError(
                 f"noise of {noise_multiplier:g} times the sensitivity would span more than 2**40 "
-                f"points of a grid of width {self.granularity!r}: take a coarser one, or less noise."
+                f"points of a grid of width {self.granularity!r}: use a coarser one, or less noise."
             )
         # Rounded up twice, so that the noise is never less than the exact product.
         self.grid_sensitivity = accounting.fraction_rounded_up(grid_sensitivity)

@@ -19,7 +19,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skdpot.privacy.accounting import RELATIONS
+from skdpot.privacy.accounting import check_relation
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, draft_of, real_number
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, charged
@@ -413,7 +413,7 @@ def check_settings(
     if not real_number(epsilon) > 0:
         raise ValueError(f"epsilon must be above 0, or None to record only; got {epsilon!r}.")
     check_probability("delta", delta)
-    check_choice("neighbouring", neighbouring, RELATIONS)
+    check_relation(neighbouring)
     if slack is not None and not 0 <= real_number(slack) <= delta:
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
     check_flag("allow_seeded", allow_seeded)
