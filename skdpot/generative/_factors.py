@@ -214,7 +214,8 @@ def sparse_counts(counts: np.ndarray, expected: np.ndarray, deviation: float) ->
         distances = np.log(multiples * filled / total) / spreads + spreads / 2
         priors = np.exp(-(distances**2) / 2) + 1e-12
         priors *= filled / priors.sum(axis=-1, keepdims=True)
-        priors = np.concatenate([1 - priors.sum(axis=-1, keepdims=True), priors], axis=-1)
+        empty = np.maximum(1 - priors.sum(axis=-1, keepdims=True), 0.0)
+        priors = np.concatenate([empty, priors], axis=-1)
         priors, multiples = priors.reshape(-1, len(multiples) + 1), np.append(0.0, multiples)
         cells = np.flatnonzero((sizes == size) & (counts < expected * multiples[-1] - deviation))
         n_blocks, evidence, most = 1 + len(cells) // 2**14, np.zeros(len(priors)), 4
