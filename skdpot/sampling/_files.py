@@ -271,9 +271,7 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Callable) 
             raise RuntimeError(f"{target} is not what was released: put the released file back.")
         # Without the key, other noise would be drawn: a second release of the same users.
         if keys.is_erased and not is_there:
-            raise RuntimeError(
-                f"{target} was released, and is gone. Put it back; its users are not drawn again."
-            )
+            raise RuntimeError(f"{target} was released, and is gone: put it back.")
         if digest is None or not is_there:
             token = keys.claim["tokens"][number]
             tasks.append(_task(keys, facts, number, token=token, digest=digest))
