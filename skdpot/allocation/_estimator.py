@@ -138,10 +138,7 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
         # Raised here, since the first error quotes what could not be read.
         raise ValueError("source_utilities holds values that are not real numbers.")
     if found.shape != shape:
-        raise ValueError(
-            f"source_utilities must be of shape {shape}, that of X, with a row for each target; "
-            f"got shape {found.shape}."
-        )
+        raise ValueError(f"source_utilities must be of shape {shape}, got {found.shape}.")
     # Private NaN is read as the middle of its range later, as an error would reveal it.
     if not (private or np.isfinite(found.data if sparse.issparse(found) else found).all()):
         raise ValueError("source_utilities contains NaN or infinity.")
@@ -398,10 +395,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         # The network is public, so it may not come from values of X.
         adjacency = _default_edges(X, private) if self.adjacency is None else self.adjacency
         if np.shape(adjacency) != X.shape:
-            raise ValueError(
-                f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
-                f"shape {np.shape(adjacency)}."
-            )
+            raise ValueError(f"adjacency must be of shape {X.shape}, got {np.shape(adjacency)}.")
         given = (self.target_bounds, self.source_bounds)
         # Errors of the network name positions and bounds, which are public.
         network = make_network(adjacency, *((0.0, 1.0) if each is None else each for each in given))

@@ -261,12 +261,11 @@ class PrivacyLedger:
         # Before any total is shown: those of an old copy are too small.
         self._check_receipts(after, records)
         if history.corrected:
-            totals = {unit: history.rule.spent(history.combined(unit)) for unit in history.units()}
-            spent = ", ".join(f"{format_pair(pair)} per {unit}" for unit, pair in totals.items())
+            spent = [f"{format_pair(history.spent(unit))} per {unit}" for unit in history.units()]
             warnings.warn(
                 f"{history.corrected} charges in the ledger at {self.path} were recorded with "
                 "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
-                f"delta)-private releases. They count in full now. Spent: {spent}, of "
+                f"delta)-private releases. They count in full now. Spent: {', '.join(spent)}, of "
                 f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
                 "budget is charged for nothing more.",
                 stacklevel=3,
@@ -507,7 +506,7 @@ class PrivacyLedger:
         # As a charge does, on a history that is dropped afterwards.
         after = before.after(self._chain.after(before.last, [body]))
         self._check_budget(event, pair, unit, after)
-        return after.rule.spent(after.combined(unit))
+        return after.spent(unit)
 
     @property
     def part_is_secret(self) -> bool:
@@ -746,7 +745,7 @@ class PrivacyLedger:
             f"the budget does not allow {ev.in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
-            f"{format_pair(rule.spent(after.combined(unit)))} would be spent. Nothing was charged."
+            f"{format_pair(after.spent(unit))} would be spent. Nothing was charged."
             + self._advice(pair, left, rule.slack),
             asked,
             spent,
@@ -802,14 +801,14 @@ class PrivacyLedger:
         """
         history = self._refresh()
         if delta is None:
-            return max(history.rule.spent(history.combined(each)) for each in _units(history, unit))
+            return max(map(history.spent, _units(history, unit)))
         check_probability("delta", delta)
         costs, entries = [0.0], self.entries()
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
             every = ev.ComposedDpEvent(events)
             planned = plan_epsilon(every, delta, neighbouring=self.neighbouring)
-            admitted, failure = history.rule.spent(history.combined(each))
+            admitted, failure = history.spent(each)
             costs.append(min(planned, admitted if failure <= delta else math.inf))
         return max(costs), float(delta)
 
@@ -833,13 +832,13 @@ class PrivacyLedger:
         """
         records = self._chain.read()
         whole = self._refresh()
-        unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
+        unit = max(_units(whole, unit), key=whole.spent)
         history, spent = rec.History(), []
         for record in records:
             history = history.after([record])
             entry = rec.entry_of(record)
             if entry is not None and entry.unit == unit:
-                spent.append(history.rule.spent(history.combined(unit)))
+                spent.append(history.spent(unit))
         return spent
 
     def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
@@ -861,7 +860,7 @@ class PrivacyLedger:
             If `unit` is invalid.
         """
         history = self._refresh()
-        return min(history.rule.left(history.combined(each)) for each in _units(history, unit))
+        return min(map(history.left, _units(history, unit)))
 
     def entries(self, *, as_frame: bool = False) -> Any:
         """Return the recorded charges, oldest first.
@@ -908,7 +907,6 @@ class PrivacyLedger:
         outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
         history = self._refresh()
-        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
         return LedgerReport(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             identity=self.identity,
@@ -916,8 +914,8 @@ class PrivacyLedger:
             epsilon=self.epsilon,
             delta=self.delta,
             neighbouring=self.neighbouring,
-            rule=rule.name,
-            units={unit: (rule.spent(total), rule.left(total)) for unit, total in totals.items()},
+            rule=history.rule.name,
+            units={unit: (history.spent(unit), history.left(unit)) for unit in history.units()},
             entries=self.entries(),
         )
 

@@ -582,6 +582,14 @@ class History:
         """Return the units of all charges, in alphabetical order."""
         return sorted({unit for unit, *_ in self.totals})
 
+    def spent(self, unit: str) -> Pair:
+        """Return the part of the budget that charges for a unit have used."""
+        return self.rule.spent(self.combined(unit))
+
+    def left(self, unit: str) -> Pair:
+        """Return the largest (epsilon, delta) of one further release for a unit."""
+        return self.rule.left(self.combined(unit))
+
     def combined(self, unit: str) -> Total:
         """Return the largest cost of all releases for a unit, over all parts.
 
