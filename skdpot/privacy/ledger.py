@@ -667,7 +667,8 @@ class PrivacyLedger:
             if token is not None:
                 _check_text("token", token, longest=200)
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
-        pairs = {key: stated_epsilon_delta(each, self.neighbouring) for key, each in plain.items()}
+        relation = self._known[0].settings["neighbouring"]
+        pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
         receipts: dict[_Place, Receipt] = {}
         bodies = {}

@@ -19,7 +19,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skdpot.privacy.accounting import check_relation
+from skdpot.privacy.accounting import RELATIONS
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, draft_of, real_number
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, charged
@@ -413,7 +413,7 @@ def check_settings(
     if not real_number(epsilon) > 0:
         raise ValueError(f"epsilon must be above 0, or None to record only; got {epsilon!r}.")
     check_probability("delta", delta)
-    check_relation(neighbouring)
+    check_choice("neighbouring", neighbouring, RELATIONS)
     if slack is not None and not 0 <= real_number(slack) <= delta:
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
     check_flag("allow_seeded", allow_seeded)
@@ -566,7 +566,8 @@ class History:
         key = self.rule, body["event"], pair
         if key not in self.prices:
             self.prices[key] = self.rule.price(event, pair)
-        self.totals[place] = self.totals.get(place, Total()).plus(self.prices[key])
+        before, cost = self.totals.get(place), self.prices[key]
+        self.totals[place] = cost if before is None else before.plus(cost)
 
     def has_part(self, partition: str, part: str) -> bool:
         """Tell whether a partition has a part of this name."""
@@ -611,4 +612,4 @@ class History:
                 ]
                 totals = list(map(Total.of, zip(*ordered, strict=True)))
             totals_of_parts += totals
-        return reduce(Total.plus, totals_of_parts, Total())
+        return reduce(Total.plus, totals_of_parts) if totals_of_parts else Total()
