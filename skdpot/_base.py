@@ -537,7 +537,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 "The ledger was charged before this, and stays charged: see its entries. The "
                 "release is lost, and another call is charged again."
             )
-            shown = _LATER.set(told)
+            shown = _LATER.set(_LATER.get() if told is None else told)
             try:
                 with np.errstate(all="ignore"):
                     released = keep(self._run(plan, data))

@@ -380,8 +380,8 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
     is_worker = multiprocessing.parent_process() is not None
     if is_worker or _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
-            "nothing is released: in a worker or forked process a BudgetAccountant may be a copy, "
-            "unknown to the first one. Use threads, or a PrivacyLedger, which processes share."
+            "nothing is released: a BudgetAccountant is of one process, and in a worker or forked "
+            "process it may be a copy. Use threads, or a PrivacyLedger, which processes share."
         )
     _check_meaning(ledger, plan)
     if plan.source.seeded:

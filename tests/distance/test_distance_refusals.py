@@ -132,7 +132,7 @@ BAD_PARAMETERS = [
     ({"bounds": (0, 1e200)}, "magnitudes up to 1e150"),
     ({"epsilon": 0}, TEXT.format("epsilon")),
     ({"epsilon": 1e-300}, "scale of the noise|noise of scale"),
-    ({"epsilon": 1e-14, "mechanism": "histogram"}, "the scale of the noise"),
+    ({"epsilon": 1e-14, "mechanism": "histogram"}, "would span more than"),
     ({"delta": 1.0}, TEXT.format("delta")),
     ({"groups": ["a"]}, "needs two or more groups, got 1"),
     ({"groups": ["a", "a"]}, "groups must be a list of different labels"),
