@@ -128,7 +128,7 @@ def check_type(name: str, value: Any) -> None:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array, whose mask would be lost. Fill it first, as by "
-            "astype(float).filled(numpy.nan), or pass its data if nothing is masked."
+            "astype(float).filled(numpy.nan), or by numpy.asarray if nothing is masked."
         )
     if type(value).__name__ == "LazyFrame":
         raise TypeError(f"{name} is a LazyFrame, whose rows were not read: pass table.collect().")
@@ -450,7 +450,7 @@ _WITHOUT_QUOTES = (
     "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
     "Input y", "Negative values in data", "Only sparse", "Sparse data", "The feature names",
     "X has ", "X holds dates", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
-    "y should be a 1d", "the budget does not", "Expected unique column", "a list of labels is a masked",
+    "y should be a 1d", "the budget does not", "Expected unique column", "a list of labels is a",
 )  # fmt: skip
 
 
