@@ -1414,6 +1414,22 @@ def test_classes_of_which_a_release_shows_no_record_are_told(epsilon):
         of_tables(None, schema=schema, target="city", **options).fit(pd.concat([TABLE] * 40))
 
 
+def test_a_ledger_is_replaced_by_no_other_file(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    fitted = of_vectors(PrivacyLedger(9.0, 1e-4, path=path)).fit(X)
+    for saved in (fitted, Agreement(of_vectors(None), 2, 100, ["north", "south"])):
+        with pytest.raises(ValueError, match="is a ledger, and is not replaced: name another file"):
+            saved.save(path)
+    assert len(PrivacyLedger.open(path).entries()) == 1
+
+
+def test_a_level_that_is_set_after_the_fit_is_checked():
+    groups = np.resize(["a", "b"], 40)
+    fair = FairBarycenterRegressor(Ridge()).fit(X, X[:, 0], sensitive_features=groups)
+    with pytest.raises(ValueError, match=r"a float in the range \[0.0, 1.0\]. Got 50"):
+        fair.set_params(repair_level=50).predict(X, sensitive_features=groups)
+
+
 @pytest.mark.refuses_useless
 @pytest.mark.filterwarnings("error")
 def test_a_warning_that_is_an_error_loses_no_release():

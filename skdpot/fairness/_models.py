@@ -192,6 +192,8 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
     def _moved(self, X, sensitive_features):
         """Return fair predictions, moved as far as `repair_level` says."""
         check_is_fitted(self, "barycenter_")
+        # Some parameters may be set after the fit.
+        self._validate_params()
         policy = group_policy(self.groups)
         groups, way = self._fitted
         X, labels = self._read(X, sensitive_features, groups)

@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot import tables
-from skdpot.privacy.checks import check_count
+from skdpot.privacy.checks import check_count, draft_of
 
 _FORMAT = "skdpot agreement 1"
 # Settings of a computer, which owners do not agree about.
@@ -110,7 +111,7 @@ class Agreement:
         """Return a new estimator as it was agreed on, and the plan of the release of each owner."""
         estimator = _from_json(json.loads(self.text)["estimator"])
         plan = estimator._plan_of_parts(self.n_records, self._empty_table(), len(self.owners))
-        return estimator, plan
+        return estimator, replace(plan, n_records=self.n_records)
 
     def _empty_table(self) -> Any:
         """Return a table with the agreed columns and no row: a data frame if they have names."""
@@ -175,7 +176,8 @@ class Agreement:
         path : str or Path
             The file, of JSON.
         """
-        Path(path).write_text(self.text + "\n", encoding="utf-8")
+        with draft_of(Path(path)) as draft:
+            draft.write_text(self.text + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Agreement":

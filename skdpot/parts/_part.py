@@ -161,7 +161,7 @@ def make_part(
             "nothing was charged: the ledger holds the part of another owner of this agreement, "
             "and each has people, and a ledger, of her own."
         )
-    plan = replace(plan, label=label, n_records=agreement.n_records)
+    plan = replace(plan, label=label)
     plan.refuse_useless(None)
     key = _key_of(ledger)
     made = [entry.token for entry in ledger.entries() if str(entry.token).startswith(f"{label}, ")]

@@ -163,7 +163,13 @@ def check_memory(n_bytes: float, what: str, remedy: str) -> None:
 
 @contextlib.contextmanager
 def draft_of(path: Path, *, linked: bool = False) -> Iterator[Path]:
-    """Give a draft of a file, which has its name at the end of the block; errors name the file."""
+    """Give a draft of a file, which has its name at the end of the block; errors name the file.
+
+    A ledger, which is a file of SQLite, is not replaced.
+    """
+    with contextlib.suppress(OSError), open(path, "rb") as known:
+        if not linked and known.read(15) == b"SQLite format 3":
+            raise ValueError(f"{path} is a ledger, and is not replaced: name another file.")
     # In the same folder, since a file can only be moved at once within a file system.
     unique = secrets.token_hex(8) + "".join(path.suffixes)
     draft = path.with_name(f".{path.name}.{unique}")

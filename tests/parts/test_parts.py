@@ -353,6 +353,7 @@ def noise_of(plan, values):
     return np.array(drawn) - values
 
 
+@pytest.mark.refuses_useless
 @pytest.mark.parametrize("target", first_quick(["rich", None]))
 def test_a_table_is_made_of_the_parts_of_several_owners(target, make):
     agreement = agreed_table(target=target)
@@ -422,6 +423,7 @@ def agreed_vectors(**parameters):
     return Agreement(DPSinkhornGenerator(4.0, 1e-6, **given), 2, 108 * N, OWNERS)
 
 
+@pytest.mark.refuses_useless
 def test_vectors_are_made_of_the_parts_of_several_owners(make):
     agreement = agreed_vectors()
     files = [make(agreement, owner, rows=vectors_of(i)) for i, owner in enumerate(OWNERS)]
