@@ -813,6 +813,7 @@ BESIDE_ROWS = {
     "allocation": lambda book, turned: allocation(book()).fit(
         pd.DataFrame(UTILITIES), source_utilities=turned(UTILITIES.sum(axis=1))
     ),
+    "part": lambda b, t: make_part(AGREEMENT, "north", AGES, t(GROUP), ledger=b(), path="a.part"),
     "generator, people": lambda book, t: of_tables(book()).fit(TABLE, groups=t(np.arange(60))),
     "search, labels": lambda book, t: search(book()).fit(pd.DataFrame(RECORDS), t(LABELS)),
     "distances of groups": lambda book, turned: metrics.ks_between_groups(
@@ -913,7 +914,6 @@ MASKED = {
     "new rows": lambda b, m: fitted_repair().transform(m(NUMBERS), sensitive_features=SEX),
     "scores": lambda b, m: metrics.ks_between_groups(m(WAGE), sensitive_features=SEX),
     "part": lambda b, m: make_part(AGREEMENT, "north", m(X), GROUP, ledger=b(), path="a.part"),
-    "its labels": lambda b, m: make_part(AGREEMENT, "north", X, m(GROUP), ledger=b(), path="a"),
     "mechanism": lambda b, m: LaplaceMechanism(1.0, 1.0).release(m([0.5])),
     "costs": lambda b, m: optimal_base_measure(m(COST), 1.0),
     "weights": lambda b, m: wasserstein_projection(m([HALVES]), COST, HALVES, 1.0),

@@ -150,9 +150,9 @@ def make_part(
     name = getattr(labels, "name", None)
     if isinstance(name, str) and name in names_of(X, "columns") and X[name].dtype == labels.dtype:
         raise ValueError(f"column {name!r} is in X and in labels: drop it from X, or rename it.")
-    refuse_other_rows(X, {"labels": labels})
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
+        refuse_other_rows(X, {"labels": labels})
         values = estimator._private_sums(plan, estimator._validate(X, labels))
     which = f"for {agreement.digest[:16]}"
     label = f"{plan.label}, part of {owner} {which}"

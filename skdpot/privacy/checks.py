@@ -198,7 +198,7 @@ def refuse_other_rows(X: Any, beside: Mapping[str, Any], *, or_new: bool = False
     """Raise if vectors beside X, by their names, have the labels of its rows in another order.
 
     Vectors with other labels are read by position, as in scikit-learn, or with `or_new` refused.
-    So are X and vectors that `check_type` refuses.
+    Types of X and of vectors are those of `check_type`, which raises for others.
     """
     check_type("X", X)
     for name, value in beside.items():
