@@ -172,7 +172,8 @@ def _synthesize(options: argparse.Namespace) -> None:
     given = {"schema": options.schema, "target": options.target}
     generator = DPSinkhornGenerator(options.epsilon, delta=options.delta, ledger=ledger, **given)
     preview = generator.preview(n_records, header, groups=options.groups)
-    guessed = f"{n_records} {'records' if options.groups is None else 'people'}"
+    units = "records" if options.groups is None else "people"
+    guessed = f"{n_records} {units}"
     # Shown before the table is read, and whatever is in it.
     print(f"{preview}\nErrors are those of {guessed} (--records).", flush=True)
     if preview.refusal is not None:
@@ -200,8 +201,7 @@ def _synthesize(options: argparse.Namespace) -> None:
         if options.report is not None:
             generator.quality().save(options.report)
         print(f"{about}: {options.out}\nFitted release: {place}\n{generator.privacy_guarantee_}")
-        unit = "records" if options.groups is None else "people"
-        print(f"The release counts about {max(round(generator.n_records_), 1):,} {unit}. If there "
+        print(f"The release counts about {max(round(generator.n_records_), 1):,} {units}. If there "
               "are many more, they have values that are not as declared.")  # fmt: skip
         if ledger is None:
             print("No ledger was charged: --ledger FILE keeps count of what is spent.")
@@ -291,9 +291,7 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
     person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
     table = read_table_file(options.data, [*declared.columns, *person], **_reading(options))
     if groups is not None and (groups not in table or groups in declared.names):
-        raise ValueError(
-            f"--groups {groups!r} must be a column of the table that the schema does not declare."
-        )
+        raise ValueError(f"--groups {groups!r} must be a column of the table, not of the schema.")
     people = None if groups is None else table.pop(groups)
     others = [name for name in table.columns if name not in declared.names]
     # A first line that has all names of the schema consists of names, and not of private values.

@@ -3,6 +3,7 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -10,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn import config_context
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
@@ -83,10 +83,6 @@ class Problem:
     values: tuple[np.ndarray, ...]
     compact: bool = False
 
-    def with_values(self, values: Any) -> "Problem":
-        """Return the same problem with other utilities."""
-        return replace(self, values=tuple(values))
-
     def utilities(self) -> list[ConcaveUtility]:
         """Return the utilities of the targets, and those of the sources if they have any."""
         found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
@@ -114,9 +110,8 @@ def _default_edges(X: Any, private: bool) -> Any:
         return np.ones(X.shape, dtype=bool)
     if private:
         raise ValueError(
-            "adjacency must be given with a sparse X: the edges are public, so they may not be "
-            "taken from private utilities. If it is public which entries X has, pass "
-            "adjacency=(X != 0)."
+            "adjacency must be given with a sparse X: edges are public, and are not learned from "
+            "private utilities. If it is public which entries X has, pass adjacency=(X != 0)."
         )
     # A copy: a network sorts its indices in place, and those of X belong to its values.
     edges = sparse.csr_array(X, dtype=bool, copy=True)
@@ -130,34 +125,24 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     If `private`, no value raises: NaN stands for those that are no numbers, or missing. They are
     read like X, so that columns of all types of libraries of tables become numbers.
     """
-    found = _as_doubles(matrix, private)
+    found = None
+    with suppress(Exception):
+        if private:
+            kind = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
+            sizes = {"ensure_2d": False, "ensure_min_samples": 0, "ensure_min_features": 0}
+            matrix = check_array(as_numbers(matrix), allow_nd=True, **kind, **sizes)
+        read = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
+        # A cast would drop imaginary parts with a warning, which private values could raise.
+        found = None if np.iscomplexobj(read) else read.astype(np.float64)
     if found is None:
-        # Raised outside of the handler, whose error quotes what it could not read.
+        # Raised here, since the first error quotes what could not be read.
         raise ValueError("source_utilities holds values that are not real numbers.")
     if found.shape != shape:
-        raise ValueError(
-            f"source_utilities must be of shape {shape}, that of X, with a row for each target; "
-            f"got shape {found.shape}."
-        )
+        raise ValueError(f"source_utilities must be of shape {shape}, got {found.shape}.")
     # Private NaN is read as the middle of its range later, as an error would reveal it.
     if not (private or np.isfinite(found.data if sparse.issparse(found) else found).all()):
         raise ValueError("source_utilities contains NaN or infinity.")
     return found
-
-
-def _as_doubles(matrix: Any, private: bool) -> Any:
-    """Return an array or a CSR array of doubles, or None if that is impossible."""
-    try:
-        if private:
-            with config_context(assume_finite=False):
-                kind = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
-                shape = {"ensure_2d": False, "ensure_min_samples": 0, "ensure_min_features": 0}
-                matrix = check_array(as_numbers(matrix), allow_nd=True, **kind, **shape)
-        found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
-        # A cast would drop imaginary parts with a warning, which private values could raise.
-        return None if np.iscomplexobj(found) else found.astype(np.float64)
-    except Exception:
-        return None
 
 
 def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
@@ -234,10 +219,7 @@ def within_ranges(problem: Problem, ranges: Any) -> Problem:
         fits = grows and (others.sums(ends.upper[others.neighbours]) <= others.upper).all()
         is_known = fits or (ends.lower == ends.upper)[ends.degrees > 0].all()
         if is_known and ends.degrees.max() <= 1:
-            raise ValueError(
-                "nothing was charged: the edges and their bounds allow one best plan alone, "
-                "whatever the utilities are."
-            )
+            raise ValueError("nothing was charged: edges and bounds allow one best plan alone.")
     moved = []
     for values, (low, high) in zip(problem.values, ranges, strict=False):
         # Of the lowest parameter alone, which is public: actual values must not decide whether this
@@ -245,7 +227,7 @@ def within_ranges(problem: Problem, ranges: Any) -> Problem:
         make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
         # Clipping before the release gives the range that its sensitivity is proven for.
         moved.append(np.where(np.isnan(values), (low + high) / 2, np.clip(values, low, high)))
-    return problem.with_values(moved)
+    return replace(problem, values=tuple(moved))
 
 
 def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:
@@ -376,7 +358,6 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         return self
 
     def _validate(self, X: Any, source_utilities: Any) -> Problem:
-        self._load()
         check_order(self, X, source_utilities)
         private = self.epsilon is not None
         instead = {
@@ -402,20 +383,19 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         X = sparse.csr_array((n_records, _base.count_columns(columns)))
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
-        self._load()
         beside, private = X if source_utilities else None, self.epsilon is not None
         return self._problem_on(self._network_of(X), X, beside, private=private)
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
         """Return the public network, from the shape of X; without privacy, its stored entries."""
+        # Imports of what runs after the charge may fail: nothing has been charged yet.
+        load_compiler()
+        load_solver()
         private = self.epsilon is not None
         # The network is public, so it may not come from values of X.
         adjacency = _default_edges(X, private) if self.adjacency is None else self.adjacency
         if np.shape(adjacency) != X.shape:
-            raise ValueError(
-                f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
-                f"shape {np.shape(adjacency)}."
-            )
+            raise ValueError(f"adjacency must be of shape {X.shape}, got {np.shape(adjacency)}.")
         given = (self.target_bounds, self.source_bounds)
         # Errors of the network name positions and bounds, which are public.
         network = make_network(adjacency, *((0.0, 1.0) if each is None else each for each in given))
@@ -423,18 +403,11 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         max_bound = max(side.upper.max(initial=0.0) for side in (ends, sources))
         # Otherwise products of amounts and utilities could overflow after the charge.
         if max_bound > _LARGEST or 0 < max_bound < _LEAST:
-            raise ValueError(
-                f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}."
-            )
+            raise ValueError(f"the largest bound must be 0 or from {_LEAST:g} to {_LARGEST:g}.")
         check_feasible(network)
         if private and not (ends.upper[ends.nodes] * sources.upper[ends.neighbours]).any():
             raise ValueError("nothing was charged: no edge has bounds above 0 at both ends.")
         return network
-
-    def _load(self) -> None:
-        """Import what runs after the charge, or raise; nothing has been charged yet."""
-        load_compiler()
-        load_solver()
 
     def _bar(self, n_rounds: int) -> Any:
         """Return a progress bar over rounds."""
@@ -463,9 +436,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
         if len(release.epsilons) > 1 and self.protect != "node":
             public.append("both utilities of an edge, at its target and at its source, as one")
         # Each node is protected by its own epsilon, and the guarantee is that of the weakest.
-        max_epsilon = max(
-            float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons
-        )
+        max_epsilon = max(float(of_nodes.max(initial=0.0)) for of_nodes in release.epsilons)
         guarantee = PrivacyGuarantee(max_epsilon, float(delta), "replace_one", unit, tuple(public))
         label = f"{type(self).__name__} by {by}"
         n_targets, about = len(release.epsilons[0]), (guarantee, unit, "replace_one")
@@ -854,7 +825,7 @@ class PrivateADMMTransport(AllocationEstimator):
         network, released = problem.network, ()
         if plan.event is not None:
             released = plan.release.run(problem.values, plan.source)
-            problem = problem.with_values(released)
+            problem = replace(problem, values=released)
             warn_of_ranges(plan.release, read_ranges(self.utility_bounds), released)
         # The network simplex takes some seconds for a million edges. Except on huge sparse
         # networks, it is faster than rounds.

@@ -6,12 +6,10 @@ from ._files import load_generator as load_generator
 from ._generator import BaseGenerator as BaseGenerator
 from ._generator import DPSinkhornGenerator, schema_from
 from ._network import NetworkTraining
-from ._network import TrainedNetwork as TrainedNetwork
 from ._network import load_engine as load_engine
 from ._network import trained_network as trained_network
 from ._network import training_of as training_of
 from ._records import FittedRecords as FittedRecords
-from ._records import PrivateRecords as PrivateRecords
 from ._records import min_noise as min_noise
 from ._records import read_points as read_points
 from ._records import rounded_up as rounded_up

@@ -81,23 +81,6 @@ def noise_of_tables(releases: CountReleases, name: str, n_tables: int) -> float:
     return releases.standard_deviation(name, tables_sensitivity(n_tables))
 
 
-def noise_of_counts(schema: TableSchema, releases: CountReleases) -> float:
-    """Return the standard deviation of the noise of the counts of columns.
-
-    Examples
-    --------
-    >>> from skdpot.generative._table import share_marginals
-    >>> from skdpot.generative._counts import noise_of_counts
-    >>> from skdpot.tables import read_schema
-    >>> from skdpot.releases import SketchReleases
-    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
-    >>> releases = SketchReleases(1.0, share_marginals(schema), "add_remove", None)
-    >>> round(noise_of_counts(schema, releases), 1)
-    2.2
-    """
-    return noise_of_tables(releases, "values", len(schema.features))
-
-
 def released_size(released: Mapping[str, np.ndarray]) -> int:
     """Return an estimate of the number of records, from released counts.
 
@@ -332,10 +315,7 @@ def clear_cells(totals, noise, widths):
 
 
 def group_cells(
-    counts: Sequence[np.ndarray],
-    schema: TableSchema,
-    n_groups: float,
-    starts: Sequence[np.ndarray] | None = None,
+    counts: Sequence[np.ndarray], schema: TableSchema, n_groups: float, starts: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Return the group of each cell, about `n_groups` for each column.
 
@@ -347,19 +327,20 @@ def group_cells(
     >>> from skdpot.generative._counts import group_cells
     >>> from skdpot.tables import read_schema
     >>> counts = np.array([50.0, 1.0, 2.0, 40.0])
-    >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 2)
+    >>> schema = read_schema({"city": ["A", "B", "C", "D"]})
+    >>> group_cells([counts], schema, 2, [np.arange(4)])
     [array([0, 1, 1, 1])]
     """
     groups = []
-    for j, count in zip(schema.features, counts, strict=True):
+    for j, count, start in zip(schema.features, counts, starts, strict=True):
         mass = np.maximum(count, 0.0)
         if schema.columns[j].kind == NOMINAL:
             # Frequent categories are alone, and rare ones together.
             order = np.argsort(-mass, kind="stable")
             group = np.empty(len(mass), dtype=np.int64)
             group[order] = merge_cells(mass[order], mass.sum() / n_groups)
-        elif j == schema.target and starts is not None:
-            group = merge_within(schema.classes_of(starts[j]), mass, mass.sum() / n_groups)
+        elif j == schema.target:
+            group = merge_within(schema.classes_of(start), mass, mass.sum() / n_groups)
         else:
             group_mass = mass.sum() / n_groups
             # Who misses a value is no neighbour of those with the largest ones.
@@ -422,6 +403,11 @@ def number_of_groups(
     return float(np.clip(math.sqrt(n_records / cell_size), 2, most_groups))
 
 
+def firsts_of(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the value of the first cell of each group."""
+    return values[np.unique(group, return_index=True)[1]]
+
+
 def possible_pairs(
     schema: TableSchema, starts: Sequence[np.ndarray], groups: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
@@ -451,11 +437,11 @@ def possible_pairs(
            [0, 1, 0],
            [0, 0, 1]])
     """
-    possible_groups = []
-    for j, start, group in zip(schema.features, starts, groups, strict=True):
-        possible = possible_cells(schema, j, start)
-        # All cells of a group are alike.
-        possible_groups.append(possible[np.unique(group, return_index=True)[1]])
+    # All cells of a group are alike.
+    possible_groups = [
+        firsts_of(possible_cells(schema, j, start), group)
+        for j, start, group in zip(schema.features, starts, groups, strict=True)
+    ]
     return [(a[:, None] & b).ravel() for a, b in combinations(possible_groups, 2)]
 
 
@@ -629,26 +615,25 @@ def _nonnegative(precisions, members, weighted, possible):
 
 
 def sums_of_pairs(
-    pairs: Sequence[np.ndarray], sizes: Sequence[int], n_classes: int, deviations: Sequence[float]
+    pairs: Sequence[np.ndarray], sizes: Sequence[int], n_classes: int, deviation: float
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Yield the counts of each column's groups by its pairs with others, and their noise.
 
     `pairs` has the counts with noise of each two columns: of groups of the first, the second, and
-    classes. `sizes` has the number of groups of each column, and `deviations` those of the noise of
-    each pair.
+    classes. `sizes` has the number of groups of each column, and `deviation` is that of the noise.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._counts import sums_of_pairs
-    >>> for sums, deviation in sums_of_pairs([np.arange(6.0)], [2, 3], 1, [1.0]):
+    >>> for sums, deviation in sums_of_pairs([np.arange(6.0)], [2, 3], 1, 1.0):
     ...     print(sums, round(deviation, 2))
     [ 3. 12.] 1.73
     [3. 5. 7.] 1.41
     """
     sums, precisions = [np.zeros(size) for size in sizes], np.zeros(len(sizes))
     columns = combinations(range(len(sizes)), 2)
-    for (a, b), counts, deviation in zip(columns, pairs, deviations, strict=True):
+    for (a, b), counts in zip(columns, pairs, strict=True):
         table = counts.reshape(sizes[a], sizes[b], n_classes).sum(axis=2)
         for j, other, axis in ((a, b, 1), (b, a, 0)):
             precision = 1 / (deviation**2 * sizes[other] * n_classes)
@@ -933,7 +918,7 @@ def expected_errors(
     standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
     n_columns, n_classes = len(schema.features), schema.n_classes
-    count_noise, pair_noise = noise_of_counts(schema, releases), 0.0
+    count_noise, pair_noise = noise_of_tables(releases, "values", n_columns), 0.0
     if n_columns > 1:
         pair_noise = noise_of_tables(releases, "pairs", math.comb(n_columns, 2))
     # A release that is not made has infinite noise, and so no weight.

@@ -16,7 +16,7 @@ from numpy.random import RandomState
 from skdpot._base import warn_of_bounds, warn_user
 from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._mixture import column_slices, pair_counts
+from skdpot.generative._mixture import pair_counts
 from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, write_table
 
@@ -83,13 +83,11 @@ def shares_of_rows(weights):
 
 def draw_codes(starts, stops, intervals, uniforms):
     """Return codes that are spread over cells, by numbers from 0 to 1, and within the intervals."""
-    # Uniform numbers are below 1, so that no code is beyond its cell.
-    if intervals is None:
-        return starts + np.floor(uniforms * (stops - starts)).astype(np.int64)
     firsts, lasts = np.array(intervals).T
     low = np.maximum(starts[:, None], firsts)
     sizes = np.maximum(np.minimum(stops[:, None], lasts) - low, 0)
     passed = np.cumsum(sizes, axis=1)
+    # Uniform numbers are below 1, so that no code is beyond its cell.
     position = np.floor(uniforms * passed[:, -1]).astype(np.int64)
     piece = (position[:, None] >= passed).sum(axis=1)
     row = np.arange(len(starts))
@@ -159,38 +157,33 @@ def sample_codes(
         schema.names.index(name): schema.intervals(name, condition)
         for name, condition in (given or {}).items()
     }
-    columns = dict(zip(schema.features, column_slices(model["n_cells"]), strict=True))
-    cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
-    prior = model["weights"]
-    if schema.target in conditions and not schema.has_bands:
-        classes = [np.arange(*interval) for interval in conditions[schema.target]]
-        prior = prior * np.isin(model["classes"], np.concatenate(classes))
-    posterior = prior.copy()
-    allowed = {j: _allowed_shares(*ends, conditions.get(j)) for j, ends in cell_ends.items()}
-    held: dict[int, np.ndarray] = {}
-    for j in conditions.keys() & columns.keys():
-        held[j] = model["cells"][:, columns[j]] @ allowed[j]
-        # A value that no component has, as in an empty tail, does not change the posterior.
-        held[j] = held[j] if held[j].any() else np.ones(len(prior))
-        posterior *= held[j]
-    features = list(columns)
+    features, ends = schema.features, np.cumsum(model["n_cells"])[:-1]
+    cells = np.split(model["cells"], ends, axis=1)
+    starts, stops = (np.split(model[name], ends) for name in ("starts", "stops"))
+    intervals = [conditions.get(j) for j in features]
+    allowed = list(map(_allowed_shares, starts, stops, intervals))
+    prior, held = _conditioned(model, schema, conditions, cells, allowed)
+    posterior = math.prod(held.values(), start=prior)
     factors = _factors.factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
     n_candidates, most_rows = 1, 2_000_000
-    if any(features[c] in conditions for c in factors):
+    if held.keys() & factors.keys():
         n_candidates = min(max(most_rows // max(n_samples, 1), 2), 16)
     n_rows = n_samples * n_candidates
-    labels = labels if labels is None else np.repeat(labels, n_candidates)
-    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
     # Trees find a parity because, by chance, components, its columns or pairs of these are slightly
     # informative about the target.
     by_chance = np.any(model.get("parities", np.zeros((1, len(features)))), axis=0)
     evenly &= not conditions
+    is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
+    among = np.ones((1, len(prior))) if labels is None else is_of_class
+    of_labels = shares_of_rows(_with_fallback(among * posterior, among * prior))
+    labels = np.repeat(
+        np.zeros(n_samples, dtype=np.int64) if labels is None else labels, n_candidates
+    )
     of_each = np.bincount(labels, minlength=len(of_labels))[None]
     components = draw_entries(
         of_labels, labels, rng, of_each if evenly and not by_chance.any() else None
     )
-    is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
     sizes = is_of_class * np.bincount(components, minlength=len(prior)) if evenly else None
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
@@ -198,17 +191,11 @@ def sample_codes(
     codes = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         codes[order, schema.target] = model["classes"][components]
-    fine, halves = [], []
-    if factors:
-        ends = np.cumsum(model["n_cells"])[:-1]
-        fine = np.split(model["fine"], ends)
-        cell_halves = np.split(model["halves"], ends)
-        halves = [_factors.firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
+    fine, halves = _factors.fine_groups(model) if factors else ([], [])
     # The class of each row, and the groups that its cells are in, by the column.
     grouped, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
-        j = features[c]
-        cells, rows, weights = model["cells"][:, columns[j]], components, prior
+        profiles, rows, weights = cells[c], components, prior
         of_rows = None if by_chance[c] else sizes
         if c in factors:
             for parent in factors[c]:
@@ -216,32 +203,50 @@ def sample_codes(
                     others = np.flatnonzero(model["parities"][-2 - parent])
                     grouped[parent] = _factors.parity_groups(others, grouped, halves)
             # First a group of cells, given the parents, and then a cell of it.
-            within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
-            within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
-            shares = shares_of_rows(within)
-            own = _factors.group_sums(cells, fine[c])
+            within = _cells_of_groups(fine[c], prior @ cells[c])
+            weights, profiles = within.sum(axis=1), shares_of_rows(within)
+            own = _factors.group_sums(cells[c], fine[c])
             rows, kept = _factors.draw_groups(
-                own, components, factors[c], grouped, rng, shares @ allowed[j], sizes=of_rows
+                own, components, factors[c], grouped, rng, profiles @ allowed[c], sizes=of_rows
             )
-            if j in held:
-                fits[order] *= kept / np.maximum(held[j][components], 1e-9)
-            grouped[c], cells = rows, shares
-            weights = within.sum(axis=1)
+            if c in held:
+                fits[order] *= kept / np.maximum(held[c][components], 1e-9)
             of_rows = None if of_rows is None else of_rows @ own
-        starts, stops = cell_ends[j]
+        widths = stops[c] - starts[c]
         # A row without any allowed cell gets all allowed codes with equal probability.
-        of_cells = _with_fallback(cells * allowed[j], allowed[j] * (stops - starts))
+        of_cells = _with_fallback(profiles * allowed[c], allowed[c] * widths)
         chosen = draw_entries(of_cells, rows, rng, of_rows, grouped[-1])
-        density = (weights @ cells) / (stops - starts)
-        codes[order, j] = draw_column(
-            schema.columns[j], starts, stops, density, chosen, rng, conditions.get(j)
+        column, density = schema.columns[features[c]], (weights @ profiles) / widths
+        codes[order, features[c]] = draw_column(
+            column, starts[c], stops[c], density, chosen, rng, intervals[c]
         )
-        if factors and c not in factors:
-            grouped[c] = fine[c][np.searchsorted(cell_ends[j][1], codes[order, j], side="right")]
+        if factors:
+            grouped[c] = rows if c in factors else fine[c][chosen]
     if n_candidates == 1:
         return codes
     chosen = draw_entries(fits.reshape(n_samples, n_candidates), np.arange(n_samples), rng)
     return codes[np.arange(n_samples) * n_candidates + chosen]
+
+
+def _conditioned(model, schema, conditions, cells, allowed):
+    """Return components' weights, if their class is allowed, and by how much they meet conditions.
+
+    The latter has the probability that a component has an allowed value, by the place of a column
+    with a condition.
+    """
+    prior = model["weights"]
+    if schema.target in conditions and not schema.has_bands:
+        classes = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(classes))
+    held = {c: cells[c] @ allowed[c] for c, j in enumerate(schema.features) if j in conditions}
+    # A value that no component has, as in an empty tail, does not change the posterior.
+    return prior, {c: met if met.any() else np.ones(len(prior)) for c, met in held.items()}
+
+
+def _cells_of_groups(fine, shares):
+    """Return the share of each cell, in the row of its group; in an empty one, cells are equal."""
+    is_of_group = fine == np.arange(fine.max() + 1)[:, None]
+    return _with_fallback(is_of_group * shares, is_of_group)
 
 
 def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
@@ -277,7 +282,8 @@ def draw_column(column, starts, stops, density, chosen, rng, intervals=None):
     >>> draw_column(column, *cells, np.array([0.0, 1.0]), np.array([1, 0, 1]), rng, [(8, 10)])
     array([9, 8, 9])
     """
-    codes = draw_codes(starts[chosen], stops[chosen], intervals, rng.uniform(size=len(chosen)))
+    within = [(0, column.n_codes)] if intervals is None else intervals
+    codes = draw_codes(starts[chosen], stops[chosen], within, rng.uniform(size=len(chosen)))
     if intervals is not None:
         return codes
     heaps = _heaps(column, starts, stops, density)[chosen]
@@ -307,28 +313,12 @@ def _heaps(column, starts, stops, density):
 
 def _allowed_shares(starts, stops, intervals):
     """Return the share of each cell within the intervals; 1 for `intervals` of None."""
-    if intervals is None:
-        return np.ones(len(starts))
     # A cell may have a part of its codes within an interval, which are equally likely.
     overlaps = [
         np.maximum(np.minimum(stops, last) - np.maximum(starts, first), 0)
-        for first, last in intervals
+        for first, last in intervals or [(0, stops[-1])]
     ]
     return np.sum(overlaps, axis=0) / (stops - starts)
-
-
-def _component_weights(posterior, prior, classes, n_samples, labels):
-    """Return the probability of each component for each label, and the label of each record.
-
-    It is the prior where the posterior is 0. All records have the label 0 if there are none.
-    """
-    if labels is None:
-        weights = _with_fallback(posterior[None], prior)
-        labels = np.zeros(n_samples, dtype=np.int64)
-    else:
-        is_of_class = classes == np.arange(classes.max() + 1)[:, None]
-        weights = _with_fallback(is_of_class * posterior, is_of_class * prior)
-    return shares_of_rows(weights), labels
 
 
 def _with_fallback(weights, fallback):
@@ -451,12 +441,9 @@ class ReleasedTable:
         return sample_codes(self.model, self.space.schema, len(classes), rng, None, classes)
 
     def sample(
-        self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any = None
+        self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool = True
     ) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
-        return self._sample(n_samples, y, given, rng, evenly=True)
-
-    def _sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
         classes = self.space.classes
         classes = None if y is None else _records.wanted_labels(n_samples, y, classes, rng)
@@ -490,20 +477,16 @@ class ReleasedTable:
             return self.space.classes[plain[schema.target]]
         return schema.columns[schema.target].presented(plain[schema.target])
 
-    def sample_users(self, n_users: Any, rng: RandomState) -> Any:
-        """Return the rows of this many people, with a column of their person."""
-        if self.space.user is None:
-            raise ValueError("n_users is for a generator that was fitted with groups=.")
+    def sample_users(self, n_users: int, name: str, rng: RandomState) -> Any:
+        """Return the rows of this many people, with a column of this name for their person."""
         sizes = _records.draw_sizes(self.statistics, n_users, rng)
         # Even draws would make the rows of a person depend on those of others.
-        drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
+        drawn = self.sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
-        table = _records.with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
+        table = _records.with_person(table, name, np.repeat(np.arange(n_users), sizes))
         return (table, *labels) if labels else table
 
-    def score(
-        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any = None
-    ) -> float:
+    def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState) -> float:
         """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
         codes = self.space.read(estimator, X, y, reset=False)

@@ -80,12 +80,11 @@ class Encoder(BaseEstimator, ABC):
 
     # The name in ``encoder="..."``.
     name: ClassVar[str]
+    # Of images, the intensities of all pixels are released, and those of samples matched to them.
     for_images: ClassVar[bool] = False
     # The sizes of random moves of sampled images with ``augment="auto"``: radians, the logarithm of
     # a factor, and parts of the height.
     usual_moves: ClassVar[Moves] = None
-    # Whether the intensities of all pixels are released, and those of samples matched to them.
-    counts_intensities: ClassVar[bool] = False
 
     n_codes: int
     max_norm: float
@@ -263,7 +262,6 @@ class CosineEncoder(Encoder):
 
     name = "dct"
     for_images = True
-    counts_intensities = True
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
@@ -477,7 +475,6 @@ class PoseEncoder(Encoder):
     name = "pose"
     for_images = True
     usual_moves = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
-    counts_intensities = True
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 

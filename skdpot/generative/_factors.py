@@ -104,11 +104,6 @@ def coarse_dependence(
     return left if left > min_distance else 0.0
 
 
-def firsts_of(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the value of the first cell of each group."""
-    return values[np.unique(group, return_index=True)[1]]
-
-
 def group_sums(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return the sums of the columns of each group."""
     return np.column_stack([cells[:, group == g].sum(axis=1) for g in range(group.max() + 1)])
@@ -328,45 +323,38 @@ def fit_factors(
     ends = np.cumsum(model["n_cells"])[:-1]
     weights, cells = model["weights"], np.split(model["cells"], ends, axis=1)
     shares = [weights @ part for part in cells]
-    halves = [np.zeros(len(share), dtype=np.int64) for share in shares]
+    halves = groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
     if "halves" in released:
-        halves = halves_of_cells(released, ends)
-    groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
+        counted = np.split(released["groups"], ends)
+        sizes = [group.max() + 1 for group in counted]
+        of_groups = np.split(released["halves"], np.cumsum(sizes)[:-1])
+        halves = [half[group] for half, group in zip(of_groups, counted, strict=True)]
     if "strong_groups" in released:
         groups = np.split(released["strong_groups"], ends)
     pairs = zip(groups, halves, strict=True)
     parts = [np.unique(2 * g + h, return_inverse=True)[1] for g, h in pairs]
     # A fine group has about 1/32 of all records.
     fine = [_counts.merge_within(*part, 1 / 32) for part in zip(parts, shares, strict=True)]
-    margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
-    coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
-    targets = _pair_targets(released, schema, margins, groups, coarse)
-    fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
-    signs = np.array([1 - 2 * (h @ margin) for h, margin in zip(fine_halves, margins, strict=True)])
-    pair_signs = np.outer(signs, signs)
-    for (a, b), target in targets.items():
-        pair_signs[a, b] = (1 - 2 * fine_halves[a]) @ target @ (1 - 2 * fine_halves[b])
-    outstanding = outstanding_parities(
-        released, model, schema.n_classes, halves, partial(explained_by_pairs, signs, pair_signs)
+    margins = list(map(np.bincount, fine, shares))
+    targets = _pair_targets(
+        released, schema, margins, groups, list(map(_counts.firsts_of, groups, fine))
     )
+    fine_halves = list(map(_counts.firsts_of, halves, fine))
+    explained = partial(explained_by_pairs, *_signs_of_pairs(margins, fine_halves, targets))
+    outstanding = outstanding_parities(released, model, schema.n_classes, halves, explained)
     if not (targets or outstanding):
         return {}
+    # Columns with strong pairs come first.
     strengths = np.zeros(len(cells))
     for (a, b), target in targets.items():
         strengths[a] += _dependence(target, margins[a], margins[b])
     order = np.argsort(-strengths, kind="stable").tolist()
-    # Noise of this sample is smaller than that of releases. Large tables need more rows; all groups
-    # of a column in each of them take at most 128 MiB.
-    max_size = max((target.size for target in targets.values()), default=0)
-    most_rows = min(2**25 // max(len(margin) for margin in margins), 2**17)
-    n_rows, rng = max(min(max_size, most_rows), 2**13), np.random.RandomState(0)
-    rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
-    rows = np.minimum(rows, len(weights) - 1)
+    rows = _spread_components(weights, targets, margins)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
     # The class of each row, and the groups that its cells are in, by the column.
     grouped = {_CLASS: model["classes"][rows]}
     parities: list[np.ndarray] = []
-    edges, factors = [], []
+    edges, factors, rng = [], [], np.random.RandomState(0)
     for place, c in enumerate(order):
         own = group_sums(cells[c], fine[c])
         of_classes = (is_of_class * weights) @ own
@@ -388,7 +376,7 @@ def fit_factors(
         found = _fitted_factors(own[rows].astype(np.float32), wanted, grouped) if wanted else {}
         edges += [(a, c) for a in found]
         factors += [factor.ravel() for factor in found.values()]
-        sizes = n_rows * is_of_class * weights
+        sizes = len(rows) * is_of_class * weights
         grouped[c], _ = draw_groups(own, rows, found, grouped, rng, sizes=sizes)
     return {
         "order": np.array(order),
@@ -400,16 +388,31 @@ def fit_factors(
     }
 
 
+def _signs_of_pairs(margins, halves, targets):
+    """Return the mean sign of each column, and the mean product of the signs of each pair."""
+    signs = np.array(
+        [1 - 2 * (half @ margin) for half, margin in zip(halves, margins, strict=True)]
+    )
+    pair_signs = np.outer(signs, signs)
+    for (a, b), target in targets.items():
+        pair_signs[a, b] = (1 - 2 * halves[a]) @ target @ (1 - 2 * halves[b])
+    return signs, pair_signs
+
+
+def _spread_components(weights, targets, margins):
+    """Return the components of a sample of rows, in proportion to their weights."""
+    # Noise of this sample is smaller than that of releases. Large tables need more rows; all groups
+    # of a column in each of them take at most 128 MiB.
+    max_size = max((target.size for target in targets.values()), default=0)
+    most_rows = min(2**25 // max(len(margin) for margin in margins), 2**17)
+    n_rows = max(min(max_size, most_rows), 2**13)
+    places = (np.arange(n_rows) + 0.5) / n_rows * weights.sum()
+    return np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
+
+
 def _dependence(target, rows, columns):
     """Return the distance of a table from independence, in total variation."""
     return float(np.abs(target - np.outer(rows, columns)).sum()) / 2
-
-
-def halves_of_cells(released: Mapping[str, np.ndarray], ends: np.ndarray) -> list[np.ndarray]:
-    """Return the half of its column in which each cell is."""
-    groups = np.split(released["groups"], ends)
-    of_groups = np.split(released["halves"], np.cumsum([g.max() + 1 for g in groups])[:-1])
-    return [half[group] for half, group in zip(of_groups, groups, strict=True)]
 
 
 def _pair_targets(released, schema, margins, groups, coarse):
@@ -626,9 +629,16 @@ def draw_groups(
     return drawn, kept
 
 
+def fine_groups(model: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the fine group of each cell of each column, and the half of each of these groups."""
+    ends = np.cumsum(model["n_cells"])[:-1]
+    fine, halves = np.split(model["fine"], ends), np.split(model["halves"], ends)
+    return fine, list(map(_counts.firsts_of, halves, fine))
+
+
 def factors_of(model: Mapping[str, np.ndarray]) -> dict[int, dict[int, np.ndarray]]:
     """Return the factors of each column with parents, by parent."""
-    sizes = [part.max() + 1 for part in np.split(model["fine"], np.cumsum(model["n_cells"])[:-1])]
+    sizes = [part.max() + 1 for part in fine_groups(model)[0]]
     found: dict[int, dict[int, np.ndarray]] = {}
     start = 0
     for a, c in model["edges"].tolist():

@@ -97,19 +97,19 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         rng = _records.stream_of(self.random_state)
         fitted = self._ruled
         if n_users is None:
-            return fitted.sample(n_samples, y, given, rng, training_of(self.network).device)
-        if not isinstance(fitted, ReleasedTable):
+            return fitted.sample(n_samples, y, given, rng)
+        if not isinstance(fitted, ReleasedTable) or fitted.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         if y is not None or given is not None:
             raise ValueError("y and given are for single rows: n_users draws whole people.")
-        return fitted.sample_users(check_count("n_users", n_users), rng)
+        return fitted.sample_users(check_count("n_users", n_users), fitted.space.user, rng)
 
     @property
     def _ruled(self) -> _Fitted:
         """Return the release, of which samples keep the rules. These are read for each sample."""
         fitted = self._fitted
         if not isinstance(fitted, ReleasedTable):
-            return fitted
+            return replace(fitted, device=training_of(self.network).device)
         rules = _records.read_rules(self.rules, self.computed)
         names = [column.name for column in fitted.space.schema.computed]
         if set(rules.formulas) != set(names):
@@ -147,8 +147,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         rng = _records.stream_of(self.random_state)
-        reg, device = float(self.score_reg), training_of(self.network).device
-        return self._ruled.score(self, X, y, reg, rng, device)
+        return self._ruled.score(self, X, y, float(self.score_reg), rng)
 
     def save(self, path) -> None:
         """Write the fitted generator to a file, without private data.

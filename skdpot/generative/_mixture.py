@@ -14,6 +14,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
+from scipy import special
 from scipy.fft import dctn, idctn
 
 from skdpot._sklearn_compat import one_thread_unless
@@ -48,11 +49,8 @@ def pair_tables(pairs, sizes):
     """Return the tables of all pairs in one above the diagonal."""
     columns = column_slices(sizes)
     tables = np.zeros((sum(sizes), sum(sizes)), dtype=np.float32)
-    begin = 0
-    for a, b in combinations(range(len(sizes)), 2):
-        end = begin + sizes[a] * sizes[b]
-        tables[columns[a], columns[b]] = pairs[begin:end].reshape(sizes[a], sizes[b])
-        begin = end
+    for (a, b), (table,) in pair_counts(pairs, sizes, 1).items():
+        tables[columns[a], columns[b]] = table
     return tables
 
 
@@ -60,9 +58,7 @@ def softmax(logits, columns):
     """Return the distribution of each column that rows of logits stand for."""
     shares = np.empty_like(logits)
     for column in columns:
-        part = logits[:, column]
-        part = np.exp(part - part.max(axis=1, keepdims=True))
-        shares[:, column] = part / part.sum(axis=1, keepdims=True)
+        shares[:, column] = special.softmax(logits[:, column], axis=1)
     return shares
 
 
@@ -257,6 +253,7 @@ def pool_classes(
     own = 1 - shares[:, None]
     groups = [released["groups"][column] for column in columns]
     tables = pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
+    pooled = partial(_pooled_shares, shares=shares, n_records=n_records, sure=target is None)
     margins = []
     for j, (column, group) in enumerate(zip(columns, groups, strict=True)):
         n_cells = np.bincount(group).astype(np.float64)
@@ -268,9 +265,8 @@ def pool_classes(
         # True differences in a column are modelled as proportional to the root of expected shares.
         # Otherwise empty cells, which have hardly any noise, would decide for all others.
         scale = own * np.sqrt(np.maximum(expected, _TINY_SHARE))
-        known = estimates, expected, shares, n_records, noise, scale
         at_large = class_counts.shape[1:] if j in smooth else None
-        margins.append(_pooled_shares(*known, sure=target is None, smooth=at_large)[0])
+        margins.append(pooled(estimates, expected, noise, scale, smooth=at_large)[0])
         corrections = shares[:, None] * n_records * margins[-1] - class_counts
         counts[column] += (corrections / n_cells).T[group]
     pairs, pair_variances = [np.zeros(0)], []
@@ -288,9 +284,9 @@ def pool_classes(
         # repaired by mistake reveals the group more clearly than one that is left unchanged. Bands
         # that are all alike by mistake teach models less: measured on diamonds and houses.
         scale = own if target is None else own * np.sqrt(np.maximum(expected, _TINY_SHARE))
-        known = table.reshape(n_classes, -1), expected, shares, n_records, noise, scale
+        estimates = table.reshape(n_classes, -1)
         at_large = None if target is None else table.shape[1:]
-        likely, deviations = _pooled_shares(*known, sure=target is None, smooth=at_large)
+        likely, deviations = pooled(estimates, expected, noise, scale, smooth=at_large)
         pairs.append((shares[:, None] * n_records * likely).T.ravel())
         pair_variances.append(deviations**2)
     deviations = np.sqrt(np.mean(pair_variances, axis=0)) if pair_variances else np.zeros(n_classes)
@@ -328,11 +324,11 @@ def _column_counts(
 def _pooled_shares(
     estimates: np.ndarray,
     expected: np.ndarray,
-    shares: np.ndarray,
-    n_records: float,
     count_variances: np.ndarray,
     scale: np.ndarray | float,
     *,
+    shares: np.ndarray,
+    n_records: float,
     sure: bool,
     smooth: tuple[int, ...] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -504,13 +500,14 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     standard deviations of the noise of both.
     """
     # The mixture is fitted to groups of cells, of which there are fewer than cells.
-    singles = []
-    for column in columns:
-        group, counts = released["groups"][column], released["counts"][column]
-        single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
-        singles.append(with_even_share(single))
+    groups = [released["groups"][column] for column in columns]
+    counts = [released["counts"][column, c] for column in columns]
+    singles = [
+        with_even_share(nearest_distribution(np.bincount(group, count) / n_records))
+        for group, count in zip(groups, counts, strict=True)
+    ]
     # The noise of a group is that of all its cells, each taken to be one record at least.
-    n_cells = [np.bincount(released["groups"][column]) for column in columns]
+    n_cells = list(map(np.bincount, groups))
     noise = np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
     return singles, pairs, (noise, pair_noise)

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.random import RandomState
 from sklearn.metrics.pairwise import euclidean_distances
@@ -168,14 +169,14 @@ def refuse_declared(estimator: Any, by: str, *names: str) -> None:
 def record_space(n_features: int, bounds: Any, classes: Any, image_shape: Any) -> RecordSpace:
     """Return the declaration of records with this many features, or raise."""
     shape = None if image_shape is None else whole_shape(image_shape, n_features)
-    declared = read_classes(classes)
+    labels = None if classes is None else read_classes(classes)[0]
     why_bounds = (
         "Records are scaled by them, and cut to them: images of 8 bits have (0, 255), those of "
         "shares (0, 1), people's heights and weights ([100, 30], [220, 200]). For a table declare "
         "schema={column: ...} instead."
     )
     box = tables.check_bounds(bounds, n_features, why_bounds)
-    return RecordSpace(box, shape, None if declared is None else declared[0])
+    return RecordSpace(box, shape, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +280,17 @@ def read_points(
         raise
     n_read = len(numbers)
     classes = estimator.classes if space is None else space.classes
-    codes = _read_labels(estimator, y, classes, n_read, private)
+    if classes is None and y is not None:
+        raise ValueError(
+            "y has labels, but classes are not declared: give all possible labels, as "
+            "classes=[...]. They may not be learned from private data."
+        )
+    if classes is not None and y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} with classes requires y to be passed, but the target y "
+            "is None: give the label of each record."
+        )
+    codes = None if classes is None else read_label_codes(y, classes, n_read, private)
     # Left out and not refused: an error would tell of a single record.
     if codes is not None and (codes < 0).any():
         numbers, codes = numbers[codes >= 0], codes[codes >= 0]
@@ -290,23 +301,6 @@ def read_points(
     return PrivateRecords(space, numbers, n_read, codes)
 
 
-def _read_labels(estimator, y, classes, n_records, private):
-    """Return the codes of labels, None without labels, or raise."""
-    if classes is None:
-        if y is not None:
-            raise ValueError(
-                "y has labels, but classes are not declared: give all possible labels, as "
-                "classes=[...]. They may not be learned from private data."
-            )
-        return None
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} with classes requires y to be passed, but the target y "
-            "is None: give the label of each record."
-        )
-    return read_label_codes(y, read_classes(classes)[1], n_records, private)
-
-
 def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
     """Return records that are known only by their declaration, or raise."""
     shape = estimator.image_shape
@@ -315,8 +309,9 @@ def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
     return PrivateRecords(space, np.empty((0, 0)), 0)
 
 
-def read_label_codes(y, number, n_records, private):
+def read_label_codes(y, classes, n_records, private):
     """Return the codes of the labels of records, or raise; if `private`, -1 for undeclared ones."""
+    number = read_classes(classes)[1]
     codes = tables.label_codes(read_each(y, n_records), number)
     if private:
         tables.refuse_other_labels(y, number, "y")
@@ -342,9 +337,7 @@ def read_each(y, n_records):
 
 
 def read_classes(classes):
-    """Return the declared labels with the code of each, None without any, or raise."""
-    if classes is None:
-        return None
+    """Return the declared labels with the code of each, or raise."""
     names, number = tables.declared_labels(classes, "classes")
     if not number:
         raise ValueError("classes must name at least one label, or be None.")
@@ -358,18 +351,17 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     """
     if y is None:
         check_count("n_samples", n_samples)
-    if classes is None:
-        if y is not None:
-            raise ValueError(
-                "y asks for labels, and the generator was fitted without classes. Leave y out; "
-                "where a table has a target, ask for its values with given={column: value}."
-            )
-        return None
-    if y is None and counts is not None:
+        if classes is None:
+            return None
+        if counts is None:
+            # No shares of classes were released.
+            return rng.permutation(np.arange(n_samples) % len(classes))
         return rng.choice(len(classes), n_samples, p=counts / counts.sum())
-    if y is None:
-        # No shares of classes were released.
-        return rng.permutation(np.arange(n_samples) % len(classes))
+    if classes is None:
+        raise ValueError(
+            "y asks for labels, and the generator was fitted without classes. Leave y out; "
+            "where a table has a target, ask for its values with given={column: value}."
+        )
     if isinstance(y, str):
         raise ValueError("y must be a list of labels, or a dict {label: number}, got a text.")
     number = tables.declared_labels(classes, "classes")[1]
@@ -443,24 +435,27 @@ class FittedRecords:
         None where a network was trained on records.
     network : TrainedNetwork or None
         Makes the samples, if there is one.
+    device : str or torch.device, default="auto"
+        On which it makes them.
     """
 
     space: RecordSpace
     sketch: Any
     network: TrainedNetwork | None
+    device: Any = "auto"
 
     @property
     def n_records(self) -> int | None:
         """Return how many records there are, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
 
-    def sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState, device: Any) -> Any:
+    def sample(self, n_samples: Any, y: Any, given: Any, rng: RandomState) -> Any:
         """Return records, with their labels if there are any."""
         if given is not None:
             raise ValueError("given is for tables, with a schema; use y for labels.")
         counts = None if self.sketch is None else self.sketch.counts
         codes = wanted_labels(n_samples, y, self.space.classes, rng, counts)
-        rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
+        rows = self._rows(n_samples if codes is None else len(codes), codes, rng)
         X = np.asarray(rows, dtype=np.float64)
         for block in blocks(*X.shape):
             X[block] = self.space.records(X[block])
@@ -472,22 +467,18 @@ class FittedRecords:
         X = self.space.records(rows)
         return X if self.space.classes is None else (X, self.space.classes[codes])
 
-    def score(
-        self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState, device: Any
-    ) -> float:
+    def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState) -> float:
         """Return minus how far generated records are from given ones."""
         given = read_points(estimator, X, y, reset=False, space=self.space)
         kept = rng.permutation(len(given))[:SCORED_ROWS]
         points, codes = given[kept], None if given.labels is None else given.labels[kept]
-        rows = self._rows(len(kept), codes, rng, device)
+        rows = self._rows(len(kept), codes, rng)
         return -sinkhorn_divergence(rows, points, codes, codes, reg=reg)
 
-    def _rows(
-        self, n_rows: int, codes: np.ndarray | None, rng: RandomState, device: Any
-    ) -> np.ndarray:
+    def _rows(self, n_rows: int, codes: np.ndarray | None, rng: RandomState) -> np.ndarray:
         """Return generated rows, from -1 to 1."""
         if self.network is not None:
-            return self.network.rows(n_rows, codes, rng, device)
+            return self.network.rows(n_rows, codes, rng, self.device)
         return self.sketch.rows(np.zeros(n_rows, dtype=np.intp) if codes is None else codes, rng)
 
 
@@ -553,24 +544,23 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
     if not isinstance(groups, str):
         name = getattr(groups, "name", None)
         return X, groups, name if isinstance(name, str) else "user"
-    # Frames of other libraries raise.
-    tables.Table(X)
-    if list(getattr(X, "columns", ())).count(groups) != 1:
+    names = tables.Table(X).names
+    if names.count(groups) != 1:
         raise ValueError(
             f"groups names a column, and X has no column {groups!r}, or several. Name one of a "
             "data frame, or give the person of each row itself."
         )
-    return X.drop(columns=groups) if hasattr(X, "iloc") else X.drop(groups), X[groups], groups
+    others = [position for position, name in enumerate(names) if name != groups]
+    return tables.take_columns(X, others), X[groups], groups
 
 
 def with_person(table: Any, name: str, person: np.ndarray) -> Any:
     """Return a drawn table with the person of each row as its first column."""
     if isinstance(table, np.ndarray):
         return np.column_stack([person.astype(table.dtype), table])
-    if hasattr(table, "iloc"):
-        table.insert(0, name, person)
-        return table
-    return table.insert_column(0, type(table)({name: person})[name])
+    frame = nw.from_native(table)
+    persons = nw.new_series(name, person, backend=frame.implementation)
+    return frame.select(persons, nw.all()).to_native()
 
 
 @dataclass(frozen=True)
@@ -887,8 +877,7 @@ class TableSpace:
             return None
         column = self.schema.columns[self.schema.target]
         labels = [*column.values, *([None] if column.missing else [])]
-        array = np.asarray(labels, dtype=object if column.missing else None)
-        return array if array.ndim == 1 else np.fromiter(labels, dtype=object, count=len(labels))
+        return np.asarray(labels, dtype=object if column.missing else None)
 
     @property
     def target(self) -> Any:
@@ -933,7 +922,7 @@ class TableSpace:
             labels, schema = read_each(y, len(codes))[:, None], tables.TableSchema((target,))
             of_target = tables.read_codes(labels, schema, private=private)[:, 0]
         else:
-            of_target = read_label_codes(y, read_classes(target.values)[1], len(codes), private)
+            of_target = read_label_codes(y, target.values, len(codes), private)
         return np.column_stack([codes, of_target])
 
 
@@ -964,21 +953,21 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     check_rules(features, rules)
     if not apart:
         return TableSpace(features, container, False)
-    plain, name = features.plain()["columns"], "y"
+    plain = features.plain()["columns"]
     if named:
         # The target, which the schema may name, is the last column.
         target = features.names[features.target or 0]
         plain.sort(key=lambda column: column["name"] == target)
-        schema = tables.read_schema({"columns": plain, "target": target})
-        return TableSpace(schema.computing(rules.formulas), container, True, named=True)
-    if target is not None:
+    elif target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
-    # No other column has the name of the labels.
-    while name in {column["name"] for column in plain}:
-        name += "_"
-    labels = {"name": name, "categories": read_classes(classes)[0].tolist()}
-    schema = tables.read_schema({"columns": [*plain, labels], "target": name})
-    return TableSpace(schema.computing(rules.formulas), container, True)
+    else:
+        target = "y"
+        # No other column has the name of the labels.
+        while target in {column["name"] for column in plain}:
+            target += "_"
+        plain.append({"name": target, "categories": read_classes(classes)[0].tolist()})
+    schema = tables.read_schema({"columns": plain, "target": target}).computing(rules.formulas)
+    return TableSpace(schema, container, True, named)
 
 
 def schema_template(frame, path=None, *, categories=False) -> dict:

@@ -94,8 +94,9 @@ class TableSketch(BaseEstimator):
     def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
         if _schema.is_auto(estimator):
-            return PrivateRecords(_schema.open_space(estimator, columns), np.empty((0, 0)), 0)
-        space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
+            space = _schema.open_space(estimator, columns)
+        else:
+            space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
         if by_person:
             space = space.by_person("user")
         return PrivateRecords(space, np.empty((0, 0)), 0)
@@ -116,8 +117,8 @@ class TableSketch(BaseEstimator):
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
         if space.is_open:
-            options: dict[str, Any] = {"training": None, "progress": progress, "is_found": True}
-            return plan_schema(space, budget, partial(self._plan, **options))
+            plan = partial(self._plan, training=None, progress=progress, is_found=True)
+            return plan_schema(space, budget, plan)
         # With 500 classes, the model of three columns takes 15 seconds.
         n_classes, most_classes = space.schema.n_classes, 1_000
         if n_classes > most_classes and not is_found:
@@ -177,7 +178,8 @@ class TableReleases(SketchSeries):
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return _counts.noise_of_counts(self.space.schema, self._of_parts())
+        n_columns = len(self.space.schema.features)
+        return _counts.noise_of_tables(self._of_parts(), "values", n_columns)
 
     def for_parts(self, n_parts: int, columns: Any) -> "TableReleases":
         """Return what each of several owners releases, or raise."""
@@ -193,25 +195,19 @@ class TableReleases(SketchSeries):
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
         sums = self._of_parts()
-        release_marginals(records.values, self.space.schema, sums, **self._options)
+        self._released(records, sums)
         return np.concatenate(sums.made)
 
     def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         # The order and the sizes of runs are public, and so is the split of the sums among them.
         sums = self._of_parts(values, source)
-        release_marginals(self._no_points, self.space.schema, sums, **self._options)
+        self._released(None, sums)
         return np.concatenate(sums.made)
 
     def read(self, total: np.ndarray) -> ReleasedTable:
         """Return what is fitted to the sum of all parts."""
-        sums = self._of_parts(total)
-        released = release_marginals(self._no_points, self.space.schema, sums, **self._options)
-        return self._fitted(released)
-
-    @property
-    def _no_points(self) -> np.ndarray:
-        return np.empty((0, len(self.space.schema.columns)), dtype=np.int64)
+        return self._fitted(self._released(None, self._of_parts(total)))
 
     def _of_parts(
         self, given: np.ndarray | None = None, source: NoiseSource | None = None
@@ -223,14 +219,23 @@ class TableReleases(SketchSeries):
         shares, releases = self._shares, self._releases(source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            persons = None if self.space.user is None else records.persons
-            released = release_marginals(
-                records.values, self.space.schema, releases, **self._options, persons=persons
-            )
+            released = self._released(records, releases)
             bar.update(len(shares))
             fitted = self._fitted(released)
             bar.update()
         return fitted
+
+    def _released(
+        self, records: PrivateRecords | None, releases: CountReleases
+    ) -> dict[str, np.ndarray]:
+        """Return what is released of records, or of none."""
+        schema = self.space.schema
+        options: dict[str, Any] = {**self._options, "by_cell": bool(self.n_parts)}
+        if records is None:
+            no_codes = np.empty((0, len(schema.columns)), dtype=np.int64)
+            return release_marginals(no_codes, schema, releases, **options)
+        persons = None if self.space.user is None else records.persons
+        return release_marginals(records.values, schema, releases, persons=persons, **options)
 
     def _fitted(self, released: dict[str, np.ndarray]) -> ReleasedTable:
         """Return the model of released counts, with those that tell of its quality."""
@@ -263,11 +268,10 @@ class TableReleases(SketchSeries):
     @property
     def _shares(self) -> dict[str, float]:
         by_person = self.space.user is not None
-        options = {name: self._options[name] for name in ("parities", "totals")}
-        return share_marginals(self.space.schema, **options, by_person=by_person)
+        return share_marginals(self.space.schema, **self._options, by_person=by_person)
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, bool]:
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         # Totals of all classes are released if the noise multiplier is above this. With less noise,
@@ -276,7 +280,7 @@ class TableReleases(SketchSeries):
         totals = apart and self.budget.noise_multiplier > noise_of_totals
         # Parities are counted by bits, which have no weights; and of halves that a release finds.
         parities = apart and self.space.user is None and not self.n_parts
-        return {"parities": parities, "totals": totals, "by_cell": bool(self.n_parts)}
+        return {"parities": parities, "totals": totals}
 
 
 # The share of the budget, in units of 1 / noise**2, that finds a schema: the noise of what is left
@@ -549,106 +553,74 @@ def release_marginals(
     >>> bool(np.abs(np.sort(released["pairs"]) - [0, 200, 300, 500]).max() < 20)
     True
     """
-    features = schema.features
-    weights, sizes_of_people, whole = None, None, 1
-    if persons is not None:
-        whole, (weights, sizes_of_people) = _records.LARGEST_WEIGHT, _records.weigh_rows(persons)
-    classes = np.zeros(len(codes), dtype=np.int64)
+    rows, further = PrivateRows(codes, schema, releases), {}
     if schema.target is not None:
-        classes = schema.classes_of(codes[:, schema.target])
-    rows = PrivateRows(codes, classes, weights, whole, schema, releases)
+        rows = replace(rows, classes=schema.classes_of(codes[:, schema.target]))
+    if persons is not None:
+        weights, sizes_of_people = _records.weigh_rows(persons)
+        rows = replace(rows, weights=weights, whole=_records.LARGEST_WEIGHT)
 
     # Where are the values? Cells with many records are cut, in three rounds.
     edges, known = refine_cells(rows)
     starts = [edge[:-1] for edge in edges]
-    n_cells = [len(start) for start in starts]
-    cells = [
-        _counts.cells_of_codes(codes[:, j], edge) for j, edge in zip(features, edges, strict=True)
-    ]
+    cells = list(map(_counts.cells_of_codes, codes[:, schema.features].T, edges))
+    rows = replace(rows, cells=cells, starts=starts)
 
     # How many records of each class are in each cell? And how many of all classes together?
-    see_signs = parities and len(features) > 2
+    see_signs = parities and len(cells) > 2
     counts, noise_of_sums, deviations, see_signs = count_cells(
-        rows, cells, starts, totals=totals, see_signs=see_signs
+        rows, totals=totals, see_signs=see_signs
     )
     sums = [count.sum(axis=1) for count in counts]
     # Noise of these sums is independent; that of what they are combined with below is not.
     tails = _counts.empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
-    further: dict[str, np.ndarray] = {}
-    if sizes_of_people is not None:
+    if persons is not None:
         # How many rows has a person?
         further["sizes"] = _records.release_sizes(sizes_of_people, releases)
 
     # What do columns tell of each other? Pairs of columns are counted in groups of cells.
-    groups = [np.zeros(n, dtype=np.int64) for n in n_cells]
-    pairs: list[np.ndarray] = []
-    pair_noise = 0.0
     cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
     # Noise may leave less than no records.
     n_records = max(float(np.mean([count.sum() for count in cleared])), 1.0)
-    if len(features) > 1:
-        pair_noise = _counts.noise_of_tables(releases, "pairs", math.comb(len(features), 2))
-        n_groups = _counts.number_of_groups(n_records, schema.n_classes, pair_noise)
-        groups = [np.arange(n) for n in n_cells]
-        if not by_cell:
-            groups = _counts.group_cells(cleared, schema, n_groups, starts)
-        grouped = [group[cell] for group, cell in zip(groups, cells, strict=True)]
-        sizes = [group.max() + 1 for group in groups]
-        pairs, pair_noise = rows.release("pairs", rows.count_pairs(grouped, sizes))
-        if schema.has_bands:
-            masks = _counts.possible_pairs(schema, starts, groups)
-            pairs = [pair * mask for pair, mask in zip(pairs, masks, strict=True)]
-        noise_of_pairs = [max(pair_noise, LEAST_NOISE)] * len(pairs)
-        margins = _counts.sums_of_pairs(pairs, sizes, schema.n_classes, noise_of_pairs)
+    groups, pairs, pair_noise = count_groups(rows, cleared, n_records, by_cell=by_cell)
+    if pairs:
+        sizes, noise = [group.max() + 1 for group in groups], max(pair_noise, LEAST_NOISE)
+        margins = _counts.sums_of_pairs(pairs, sizes, schema.n_classes, noise)
         for column, group, margin in zip(known, groups, margins, strict=True):
             column.append((group, *margin))
-
-    if parities and len(features) > 2:
-        # Which pairs are strong? The sign of a record is that of its half of a column.
+    if parities and len(cells) > 2:
+        # The sign of a record is that of its half of a column.
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
         halves = _counts.column_halves(masses, schema)
-        upper = np.array([half[own] for half, own in zip(halves, grouped, strict=True)])
+        each = zip(halves, groups, strict=True)
+        upper = np.array(rows.parts([half[group] for half, group in each]))
     if see_signs:
-        # Groups blur categories, which have no order, and whose halves have no meaning.
+        # Which pairs are strong?
         blurred = [
-            schema.columns[j].kind == NOMINAL and n > size
-            for j, n, size in zip(features, n_cells, sizes, strict=True)
+            schema.columns[j].kind == NOMINAL and len(start) > len(mass)
+            for j, start, mass in zip(schema.features, starts, masses, strict=True)
         ]
         shares = [nearest_distribution(mass / n_records) for mass in masses]
         coarse = [
             _factors.coarse_dependence(pair, shares[a], shares[b], n_records, pair_noise)
             if blurred[a] or blurred[b]
             else 0.0
-            for pair, (a, b) in zip(pairs, combinations(range(len(features)), 2), strict=True)
+            for pair, (a, b) in zip(pairs, combinations(range(len(cells)), 2), strict=True)
         ]
-        # Of each column the share of the upper half; and of missing values, where there may be any.
-        flagged = [k for k, j in enumerate(features) if schema.columns[j].missing]
         of_signs = [half @ share for half, share in zip(halves, shares, strict=True)]
-        of_signs += [min(max(sums[k][-1] / n_records, 0.0), 1.0) for k in flagged]
-        signs = np.array([*upper, *(cells[k] == n_cells[k] - 1 for k in flagged)])
-        if strong := find_strong(rows, signs, np.array(of_signs), np.array(coarse), n_records):
-            further |= count_strong(rows, strong, cells, starts, cleared, blurred, n_records)
-
-    if parities and _counts.are_scanned(len(features)):
+        if strong := find_strong(rows, upper, of_signs, coarse, sums, n_records):
+            further |= count_strong(rows, strong, cleared, blurred, n_records)
+    if parities and _counts.are_scanned(len(cells)):
         # And three and more columns?
-        size_of_class = np.mean([mass.sum() for mass in masses]) / schema.n_classes
-        noise_of_one = _counts.noise_of_tables(releases, "parities", 1)
-        max_columns = _counts.max_scanned(len(features), size_of_class, noise_of_one)
-        subsets = _counts.scanned_subsets(len(features), max_columns)
-        noisy, noise = rows.release_signs("parities", rows.sum_signs(upper, subsets))
-        further |= {
-            "parities": noisy,
-            "parity_deviation": np.array([noise]),
-            "max_parity": np.array([max_columns]),
-            "halves": np.concatenate(halves).astype(np.int64),
-        }
+        further |= sum_parities(rows, upper, masses)
+        further["halves"] = np.concatenate(halves).astype(np.int64)
 
     # From here on, all is computed from released and public numbers.
     missing = _counts.mean_of_missing(sums, noise_of_sums, schema)
     combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails, missing)
     return {
         **further,
-        "n_cells": np.array(n_cells),
+        "n_cells": np.array(list(map(len, starts))),
         "starts": np.concatenate(starts),
         "stops": np.concatenate([edge[1:] for edge in edges]),
         "counts": np.concatenate(counts),
@@ -664,16 +636,23 @@ def release_marginals(
 class PrivateRows:
     """The rows of a table, and the releases of their counts.
 
-    `codes` are those of `read_codes`, and `classes` the class of each row. Rows of people
-    have `weights`, integers of which a person has at most `whole` together.
+    `codes` are those of `read_codes`, and `classes` the class of each row, or 0. Rows of people
+    have `weights`, integers of which a person has at most `whole` together. Once cells are found,
+    `cells` has those of the rows, and `starts` the first code of each, by column but the target.
     """
 
     codes: np.ndarray
-    classes: np.ndarray
-    weights: np.ndarray | None
-    whole: int
     schema: TableSchema
     releases: CountReleases
+    classes: np.ndarray | int = 0
+    weights: np.ndarray | None = None
+    whole: int = 1
+    cells: Sequence[np.ndarray] = ()
+    starts: Sequence[np.ndarray] = ()
+
+    def parts(self, of_cells: Iterable[np.ndarray]) -> list[np.ndarray]:
+        """Return what rows have of the cells of each column, such as groups: private."""
+        return [of_cell[cell] for of_cell, cell in zip(of_cells, self.cells, strict=True)]
 
     def count(
         self, grouped: Iterable[np.ndarray], sizes: Iterable[int], *, by_class: bool = True
@@ -684,10 +663,11 @@ class PrivateRows:
         return [np.bincount(g * n_classes + classes, self.weights, n * n_classes) for g, n in each]
 
     def count_pairs(
-        self, grouped: list[np.ndarray], sizes: list[int], some: list[tuple[int, int]] | None = None
+        self, groups: list[np.ndarray], some: list[tuple[int, int]] | None = None
     ) -> list[np.ndarray]:
         """Return counts of all pairs of columns by class, or of some in all classes together."""
-        pairs = some or list(combinations(range(len(grouped)), 2))
+        grouped, sizes = self.parts(groups), [group.max() + 1 for group in groups]
+        pairs = some or list(combinations(range(len(groups)), 2))
         joint = (grouped[a] * sizes[b] + grouped[b] for a, b in pairs)
         return self.count(joint, [sizes[a] * sizes[b] for a, b in pairs], by_class=not some)
 
@@ -704,9 +684,8 @@ class PrivateRows:
 
         `signs` of shape (n_signs, n) are True for -1. Each subset is of signs.
         """
-        n_classes, classes = self.schema.n_classes, self.classes
-        if not by_class:
-            n_classes, classes = 1, np.zeros_like(classes)
+        n_classes, classes = (self.schema.n_classes, self.classes) if by_class else (1, 0)
+        classes = np.broadcast_to(classes, len(self.codes))
         return _counts.parity_sums(signs, classes, n_classes, subsets)
 
     def release(self, name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
@@ -724,7 +703,8 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]
     edges = {j: _counts.first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = _counts.refined_columns(schema)
-    final_noise = math.sqrt(schema.n_classes) * _counts.noise_of_counts(schema, rows.releases)
+    final_noise = _counts.noise_of_tables(rows.releases, "values", len(edges))
+    final_noise *= math.sqrt(schema.n_classes)
     for name in _counts.ROUNDS if refined else ():
         cells = (_counts.cells_of_codes(rows.codes[:, j], edges[j]) for j in refined)
         exact = rows.count(cells, [len(edges[j]) - 1 for j in refined], by_class=False)
@@ -748,20 +728,15 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]
 
 
 def count_cells(
-    rows: PrivateRows,
-    cells: list[np.ndarray],
-    starts: list[np.ndarray],
-    *,
-    totals: bool,
-    see_signs: bool,
+    rows: PrivateRows, *, totals: bool, see_signs: bool
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:
     """Return the counts of all cells in each class, their noise, and whether signs can be seen.
 
     The noise is that of sums over classes, and then what `release_marginals` calls deviations. If
     noise hides even the signs of strong pairs, what was kept for them counts cells again.
     """
-    schema, n_cells = rows.schema, [len(start) for start in starts]
-    exact = rows.count(cells, n_cells)
+    schema, n_cells = rows.schema, list(map(len, rows.starts))
+    exact = rows.count(rows.cells, n_cells)
     noisy, class_noise = rows.release("values", exact)
     if see_signs:
         n_pairs, strongest = len(_counts.sign_pairs(schema)[0]), 0.65
@@ -774,14 +749,14 @@ def count_cells(
             weight = class_noise**2 / (class_noise**2 + noise**2)
             noisy = [(1 - weight) * a + weight * b for a, b in zip(noisy, again, strict=True)]
             class_noise *= math.sqrt(1 - weight)
-    each = zip(schema.features, starts, strict=True)
+    each = zip(schema.features, rows.starts, strict=True)
     possible = [_counts.possible_cells(schema, j, start) for j, start in each]
     counts = [count.reshape(cell.shape) * cell for count, cell in zip(noisy, possible, strict=True)]
     noise_of_sums = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
     if not totals or schema.n_classes == 1:
         return counts, noise_of_sums, [class_noise], see_signs
     # The sum over classes would add up their noise.
-    noisy, total_noise = rows.release("totals", rows.count(cells, n_cells, by_class=False))
+    noisy, total_noise = rows.release("totals", rows.count(rows.cells, n_cells, by_class=False))
     class_noise, total_noise = max(class_noise, LEAST_NOISE), max(total_noise, LEAST_NOISE)
     for k, total in enumerate(noisy):
         counts[k] = _counts.with_totals(counts[k], total, class_noise, total_noise, possible[k])
@@ -790,22 +765,54 @@ def count_cells(
     return counts, noise_of_sums, [combined_noise, class_noise, total_noise], see_signs
 
 
+def count_groups(
+    rows: PrivateRows, cleared: list[np.ndarray], n_records: float, *, by_cell: bool
+) -> tuple[list[np.ndarray], list[np.ndarray], float]:
+    """Return the group of each cell, the counts of pairs of groups by class, and their noise.
+
+    `cleared` is as of `count_strong`, and `by_cell` as of `release_marginals`.
+    """
+    schema, starts = rows.schema, rows.starts
+    if len(cleared) == 1:
+        return [np.zeros(len(starts[0]), dtype=np.int64)], [], 0.0
+    noise = _counts.noise_of_tables(rows.releases, "pairs", math.comb(len(cleared), 2))
+    n_groups = _counts.number_of_groups(n_records, schema.n_classes, noise)
+    groups = [np.arange(len(start)) for start in starts]
+    if not by_cell:
+        groups = _counts.group_cells(cleared, schema, n_groups, starts)
+    pairs, noise = rows.release("pairs", rows.count_pairs(groups))
+    if schema.has_bands:
+        masks = _counts.possible_pairs(schema, starts, groups)
+        pairs = [pair * mask for pair, mask in zip(pairs, masks, strict=True)]
+    return groups, pairs, noise
+
+
 def find_strong(
-    rows: PrivateRows, signs: np.ndarray, of_signs: np.ndarray, coarse: np.ndarray, n_records: float
+    rows: PrivateRows,
+    upper: np.ndarray,
+    of_signs: list[float],
+    coarse: list[float],
+    sums: list[np.ndarray],
+    n_records: float,
 ) -> list[tuple[int, int]]:
     """Return the pairs of columns that depend on each other strongly, by released sums of signs.
 
-    `signs` are those of `sign_pairs`, True for -1, which `of_signs` has the released shares of.
-    `coarse` is what counts of pairs show.
+    `upper` tells which half of each column rows are in, of which `of_signs` has the released
+    shares. `coarse` is what counts of pairs show, and `sums` has the released counts of cells.
     """
+    # Behind the halves there are signs of missing values, which have the last cell of a column.
+    flagged = [k for k, j in enumerate(rows.schema.features) if rows.schema.columns[j].missing]
+    signs = np.array([*upper, *(rows.cells[k] == len(sums[k]) - 1 for k in flagged)])
+    missing = [min(max(sums[k][-1] / n_records, 0.0), 1.0) for k in flagged]
+    shares = np.array(of_signs + missing)
     pairs, may_miss = _counts.sign_pairs(rows.schema)
     exact = rows.sum_signs(signs, [pairs], by_class=False)[:, 0]
-    sums, noise = rows.release_signs("signs", exact)
-    clear = _factors.clear_strengths(sums / n_records, noise / n_records, of_signs[pairs])
+    noisy, noise = rows.release_signs("signs", exact)
+    clear = _factors.clear_strengths(noisy / n_records, noise / n_records, shares[pairs])
     n_pairs = len(may_miss)
     strengths = np.maximum(clear[:n_pairs], coarse)
     # Values that are seldom missing together matter little: their covariance counts.
-    spreads = np.sqrt((4 * of_signs * (1 - of_signs))[pairs[n_pairs:]].prod(axis=1))
+    spreads = np.sqrt((4 * shares * (1 - shares))[pairs[n_pairs:]].prod(axis=1))
     strengths[may_miss] = np.maximum(strengths[may_miss], spreads * clear[n_pairs:])
     return _factors.choose_pairs(strengths, len(rows.schema.features))
 
@@ -813,8 +820,6 @@ def find_strong(
 def count_strong(
     rows: PrivateRows,
     strong: list[tuple[int, int]],
-    cells: list[np.ndarray],
-    starts: list[np.ndarray],
     cleared: list[np.ndarray],
     blurred: list[bool],
     n_records: float,
@@ -826,19 +831,37 @@ def count_strong(
     """
     noise, most_groups = _counts.noise_of_tables(rows.releases, "strong", len(strong)), 256
     n_groups = _counts.number_of_groups(n_records, 1, 2 * noise, most_groups)
-    groups = _counts.group_cells(cleared, rows.schema, n_groups, starts)
+    groups = _counts.group_cells(cleared, rows.schema, n_groups, rows.starts)
     # With more cells in all pairs together, factors take longer than ten seconds to fit.
     most_categories = max(most_groups, math.isqrt(2**20 // len(strong)))
     for k in np.flatnonzero(blurred).tolist():
         # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-        if len(starts[k]) <= most_categories:
-            groups[k] = np.arange(len(starts[k]))
-    grouped = [group[cell] for group, cell in zip(groups, cells, strict=True)]
-    exact = rows.count_pairs(grouped, [group.max() + 1 for group in groups], strong)
-    noisy, _ = rows.release("strong", exact)
+        if len(cleared[k]) <= most_categories:
+            groups[k] = np.arange(len(cleared[k]))
+    noisy, _ = rows.release("strong", rows.count_pairs(groups, strong))
     return {
         "strong_pairs": np.array(strong),
         "strong_groups": np.concatenate(groups),
         "strong_counts": np.concatenate(noisy),
         "strong_deviation": np.array([max(noise, LEAST_NOISE)]),
+    }
+
+
+def sum_parities(
+    rows: PrivateRows, upper: np.ndarray, masses: list[np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the sums of parities of three and more columns, by class.
+
+    `upper` tells which half of each column rows are in, and `masses` has the released counts of
+    groups.
+    """
+    size_of_class = np.mean([mass.sum() for mass in masses]) / rows.schema.n_classes
+    noise_of_one = _counts.noise_of_tables(rows.releases, "parities", 1)
+    max_columns = _counts.max_scanned(len(masses), size_of_class, noise_of_one)
+    subsets = _counts.scanned_subsets(len(masses), max_columns)
+    noisy, noise = rows.release_signs("parities", rows.sum_signs(upper, subsets))
+    return {
+        "parities": noisy,
+        "parity_deviation": np.array([noise]),
+        "max_parity": np.array([max_columns]),
     }

@@ -85,7 +85,7 @@ class VectorReleases(SketchSeries):
     @property
     def n_pixels(self) -> int:
         """Return of how many pixels intensities are counted; 0 for none."""
-        return self.space.n_features if self.encoder.counts_intensities else 0
+        return self.space.n_features if self.encoder.for_images else 0
 
     @property
     def intensity_sensitivity(self) -> Sensitivity:
@@ -464,18 +464,18 @@ class MomentsOfParts(SketchSeries):
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. A record is in one class."""
         sums = self._sums()
-        self._released(records.codes_of_classes(self.encoder), sums)
+        self._released(records, sums)
         return np.concatenate(sums.made)
 
     def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         sums = self._sums(values, source)
-        self._released(self._no_codes, sums)
+        self._released(None, sums)
         return np.concatenate(sums.made)
 
     def read(self, total: np.ndarray) -> FittedRecords:
         """Return the sketch of the sum of all parts: one cluster for each class."""
-        released = self._released(self._no_codes, self._sums(total))
+        released = self._released(None, self._sums(total))
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
         min_radius = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
         radius = min(r for r in self.radii if r == 1 or r >= min_radius)
@@ -501,15 +501,18 @@ class MomentsOfParts(SketchSeries):
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the size and of the mean of a class, of all owners."""
-        class_size, means = n_records / len(self._no_codes), f"means {self.radii[0]}"
+        class_size, means = n_records / max(self.space.n_classes, 1), f"means {self.radii[0]}"
         return errors_of_classes(self._sums(), class_size, self.encoder.n_codes, means)
 
     def run(self, records: PrivateRecords, source: NoiseSource) -> FittedRecords:
         """Return the sketch of one owner alone."""
         return self.read(self.add_noise(self.values(records), source))
 
-    def _released(self, codes: list[np.ndarray], sums: SumsOfParts) -> dict[str, Released]:
+    def _released(self, records: PrivateRecords | None, sums: SumsOfParts) -> dict[str, Released]:
         """Return the sums of the codes of each class, by their names, and their noise."""
+        codes = [np.empty((0, self.encoder.n_codes))] * max(self.space.n_classes, 1)
+        if records is not None:
+            codes = records.codes_of_classes(self.encoder)
         rows = _gaussians.ClassRows(codes)
         exact = {"counts": (rows.sizes(), COUNTED), "norms": (rows.norm_counts(own=False), COUNTED)}
         for radius in self.radii:
@@ -531,11 +534,6 @@ class MomentsOfParts(SketchSeries):
         multiplier = budget.noise_multiplier
         releases = SketchReleases(multiplier, shares, budget.neighbouring, source)
         return SumsOfParts(releases, self.n_parts, given, noisy=source is not None)
-
-    @property
-    def _no_codes(self) -> list[np.ndarray]:
-        """Return codes of each class, without records."""
-        return [np.empty((0, self.encoder.n_codes)) for _ in range(max(self.space.n_classes, 1))]
 
 
 def errors_of_classes(

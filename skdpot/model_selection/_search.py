@@ -576,9 +576,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.best_estimator_ = redact_errors(
             # Transformers may take no y at all.
             lambda: chosen.fit(X, *([] if y is None else [y]), **fit_params),
-            "the estimator with best_params_ could not be fitted to all records. Its error may "
-            "quote private values, so it is not shown. To see it, fit the estimator to invented "
-            "records with the same columns.",
+            "the estimator with best_params_ could not be fitted to all records, by an error that "
+            "may quote them. To see it, fit the estimator to invented records of the same columns.",
             instead={
                 "Input X contains NaN": (
                     "Input X contains NaN, which the estimator does not accept. Begin the "

@@ -196,7 +196,15 @@ def for_two_records(event: ev.DpEvent) -> ev.DpEvent:
         case ev.PureDpEvent():
             return ev.PureDpEvent(2 * event.epsilon)
         case ev.ApproximateDpEvent():
-            return _approximate_for_two_records(event)
+            # Beyond the largest double exp(epsilon) delta is above 1 unless delta is 0.
+            growth = 1 + math.exp(event.epsilon) if event.epsilon < 709 else math.inf
+            delta = growth * event.delta if event.delta else 0.0
+            if delta >= 1:
+                raise ValueError(
+                    f"{ev.in_words(event)} has no guarantee under 'replace_one': (1 + "
+                    f"exp(epsilon)) delta is {delta}, and must be below 1. Take a smaller delta."
+                )
+            return ev.ApproximateDpEvent(2 * event.epsilon, delta)
         case ev.ZCDpEvent():
             # By Hölder's inequality: see the notes.
             return ev.ZCDpEvent(4 * event.rho, 3 * event.xi)
@@ -212,18 +220,6 @@ def for_two_records(event: ev.DpEvent) -> ev.DpEvent:
         case ev.SelfComposedDpEvent():
             return ev.SelfComposedDpEvent(for_two_records(event.event), event.count)
     raise TypeError(f"no rule for a {type(event).__name__}.")
-
-
-def _approximate_for_two_records(event: ev.ApproximateDpEvent) -> ev.ApproximateDpEvent:
-    # Beyond the largest double exp(epsilon) delta is above 1 unless delta is 0.
-    growth = 1 + math.exp(event.epsilon) if event.epsilon < 709 else math.inf
-    delta = growth * event.delta if event.delta else 0.0
-    if delta >= 1:
-        raise ValueError(
-            f"{ev.in_words(event)} has no guarantee under 'replace_one': (1 + exp(epsilon)) delta "
-            f"is {delta}, and must be below 1. Describe it with a smaller delta."
-        )
-    return ev.ApproximateDpEvent(2 * event.epsilon, delta)
 
 
 def pure_epsilon(event: ev.DpEvent) -> float:
@@ -510,15 +506,10 @@ def _highest(kind: str, size: float, rate: float) -> float:
 
 def _on_grid(kind: str, size: float, rate: float, step: float, neighbouring: str) -> Any:
     """Return dp_accounting's distribution of the loss, on a grid of this width."""
-    sampled = {"sampling_prob": rate, "value_discretization_interval": step}
+    settings: dict[str, Any] = {"sampling_prob": rate, "value_discretization_interval": step}
     if kind == "centred":
         # Its sensitivity is that of a record which is added, half of ours.
-        return privacy_loss_distribution.from_gaussian_mechanism(
-            1 / size,
-            sensitivity=0.5,
-            neighboring_relation=NeighboringRelation.REPLACE_ONE,
-            **sampled,
-        )
+        settings |= {"sensitivity": 0.5, "neighboring_relation": NeighboringRelation.REPLACE_ONE}
     if kind == "response":
         highest = size
 
@@ -526,9 +517,9 @@ def _on_grid(kind: str, size: float, rate: float, step: float, neighbouring: str
             return -np.expm1(np.minimum(epsilons - highest, 0)) / (1 + math.exp(-highest))
 
     elif neighbouring == "add_remove" and kind == "laplace":
-        return privacy_loss_distribution.from_laplace_mechanism(1 / size, **sampled)
-    elif neighbouring == "add_remove":
-        return privacy_loss_distribution.from_gaussian_mechanism(1 / size, **sampled)
+        return privacy_loss_distribution.from_laplace_mechanism(1 / size, **settings)
+    elif neighbouring == "add_remove" or kind == "centred":
+        return privacy_loss_distribution.from_gaussian_mechanism(1 / size, **settings)
     else:
         noise = LaplacePrivacyLoss if kind == "laplace" else GaussianPrivacyLoss
         loss = noise(1 / size, sampling_prob=rate)

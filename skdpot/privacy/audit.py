@@ -273,15 +273,11 @@ def _run_vectorized(release: Callable, data: Any, size: int, seeds: Any) -> Any:
         outputs = release(data, size, **keywords)
     except Exception as error:
         raise RuntimeError(
-            f"release(data, {size}) raised {type(error).__name__}: {error}. Which of the "
-            "trials raised cannot be told; with vectorized=False an error is an outcome like "
-            "others, since one that a single data set triggers is a leak."
+            f"release(data, {size}) raised {type(error).__name__}: {error}. To count errors as "
+            "outcomes, as one that a single data set triggers is a leak, use vectorized=False."
         ) from error
     if len(outputs) != size:
-        raise ValueError(
-            f"release(data, {size}) must return {size} outputs with vectorized=True, got "
-            f"{len(outputs)}."
-        )
+        raise ValueError(f"release(data, {size}) must return {size} outputs, got {len(outputs)}.")
     return outputs
 
 
@@ -311,10 +307,7 @@ def _by_ratio(log_density_ratio: Callable) -> Callable[[Outcomes], np.ndarray]:
             outputs = _joined([[out] for out, fine in zip(outputs, worked, strict=True) if fine])
         ratios = np.asarray(log_density_ratio(outputs), dtype=np.float64)
         if ratios.shape != (sum(worked),):
-            raise ValueError(
-                f"log_density_ratio must return {sum(worked)} numbers, one per output, got "
-                f"{ratios.shape}."
-            )
+            raise ValueError(f"log_density_ratio must return one number per output: {sum(worked)}.")
         # Rounded: for a constant ratio, the noise in its last bits would show which numbers were
         # added in floating point, and this leak is not the question here.
         scores[worked] = np.round(ratios, 9)

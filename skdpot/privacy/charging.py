@@ -360,11 +360,10 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
     """Raise unless this ledger can be charged for a release; None always can."""
     if isinstance(ledger, DetachedLedger):
         raise RuntimeError(
-            "this estimator is a pickle or a copy, which the BudgetAccountant of the original "
-            "cannot follow, so nothing can be charged to it and nothing is released. Give it an "
-            "accountant with set_params(ledger=...), or run in one process (n_jobs=1, or "
-            "joblib.parallel_config(backend='threading')), or use a PrivacyLedger, which pickles "
-            "and copies share."
+            "nothing is released: this estimator is a pickle or a copy, which the BudgetAccountant "
+            "of the original cannot follow. Give it an accountant with set_params(ledger=...), or "
+            "run in one process (n_jobs=1, or joblib.parallel_config(backend='threading')), or use "
+            "a PrivacyLedger, which pickles and copies share."
         )
     if ledger is None:
         return
@@ -381,16 +380,14 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
     is_worker = multiprocessing.parent_process() is not None
     if is_worker or _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
-            "a BudgetAccountant is of one process: in a worker or forked process it may be a copy, "
-            "and the first process would not know what is spent here. Nothing is released. Use "
-            "threads, or a PrivacyLedger, which processes share."
+            "nothing is released: in a worker or forked process a BudgetAccountant may be a copy, "
+            "unknown to the first one. Use threads, or a PrivacyLedger, which processes share."
         )
     _check_meaning(ledger, plan)
     if plan.source.seeded:
         raise ValueError(
-            "a release with a random_state is not private, and a BudgetAccountant cannot record "
-            "that, so it is refused. Leave random_state=None, or, for tests and teaching, use a "
-            "PrivacyLedger that is created with allow_seeded=True."
+            "a release with a random_state is not private, which a BudgetAccountant cannot record. "
+            "Leave random_state=None, or use a PrivacyLedger created with allow_seeded=True."
         )
 
 
@@ -400,10 +397,9 @@ def _check_meaning(accountant: Any, plan: "ReleasePlan") -> None:
     if (unit, neighbouring) != (plan.unit, plan.neighbouring):
         raise ValueError(
             f"{plan.label}: this release protects every {plan.unit} under neighbouring="
-            f"{plan.neighbouring!r}, and the BudgetAccountant was charged for releases that "
-            f"protect every {unit} under neighbouring={neighbouring!r}. Such guarantees do not add "
-            "up. Use an accountant for each, or the same relation where neighbouring is a "
-            "parameter, or a PrivacyLedger, which keeps units apart."
+            f"{plan.neighbouring!r}, and those charged to the BudgetAccountant every {unit} under "
+            f"neighbouring={neighbouring!r}. Such guarantees do not add up. Use an accountant for "
+            "each, or the same relation, or a PrivacyLedger, which keeps units apart."
         )
 
 
@@ -666,10 +662,7 @@ class ReleasePlan:
             raise ValueError("a BudgetAccountant takes no token. Use a PrivacyLedger.")
         pair = stated_epsilon_delta(self.event, self.neighbouring)
         if pair is None:
-            raise ValueError(
-                "a BudgetAccountant adds up pairs (epsilon, delta), and this release names none. "
-                "Use a PrivacyLedger."
-            )
+            raise ValueError("this release has no (epsilon, delta) to add up. Use a PrivacyLedger.")
         # Two threads could both find it unused, and charge for different units.
         with _spending:
             _check_meaning(ledger, self)

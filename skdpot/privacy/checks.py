@@ -238,9 +238,8 @@ def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
     # Shapes are public; more numbers would have more than the declared sensitivity.
     if doubles.size > n_coordinates:
         raise ValueError(
-            f"a value of {doubles.size} numbers is too long for noise with "
-            f"n_coordinates={n_coordinates}. Create the mechanism for as many coordinates, with "
-            "their joint sensitivity."
+            f"a value of {doubles.size} numbers is too long for n_coordinates={n_coordinates}: "
+            "create the mechanism for as many, with their joint sensitivity."
         )
     return doubles
 

@@ -37,9 +37,7 @@ def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float)
     [1, 2, 20, 180]
     """
     if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
-        raise ValueError(
-            "cv must be an integer or splitter: positions of records make no sense in a block."
-        )
+        raise ValueError("cv must be an integer or splitter: a block has no other positions.")
     # None is 5 folds, the default of cross_validate; a splitter needs a record for each part.
     fewest = int(cv) if isinstance(cv, Integral) else 5 if cv is None else 2
     if n_blocks is None:
@@ -260,19 +258,13 @@ def _fit_total(smallest: list[int], ratio: int) -> list[int]:
     smallest[heaviest] -= excess
     # By rounding, a sum may miss its bounds by a share of 2e-7, and by no more.
     if max(excess, lacking) > 1 << 40 or smallest[heaviest] < 1:
-        raise ValueError(
-            "infeasible base_measure: its sum must be between exp(-epsilon) and 1, so that "
-            "distributions lie between it and exp(epsilon) times it."
-        )
+        raise ValueError("infeasible base_measure: its sum must be between exp(-epsilon) and 1.")
     while (capacity := _scaled_sum(smallest, ratio)) < TOTAL_WEIGHT:
         # If rounding lost mass where exp(epsilon) sum(s) = 1, all weights grow in proportion.
         lacking = TOTAL_WEIGHT - capacity
         smallest = [weight - (-lacking * weight // capacity) for weight in smallest]
     if sum(smallest) > TOTAL_WEIGHT:
-        raise ValueError(
-            "epsilon is too small for this number of output points: no integer weights of sum "
-            "2**62 lie between the base measure and exp(epsilon) times it."
-        )
+        raise ValueError("epsilon is too small for so many output points: no weights exist.")
     return smallest
 
 
@@ -345,10 +337,9 @@ class CapRejection:
         # More than 2**36 Gaussian variables for one sample take hours.
         if self.n_proposals * n_features > 2**36 or epsilon > _LARGEST_EPSILON:
             raise ValueError(
-                f"rejection is out of reach at epsilon={epsilon:g} with n_features={n_features}: "
-                f"it serves epsilon <= {_LARGEST_EPSILON:g}, and would take "
-                f"{self.n_proposals:.1e} proposals per sample on average. Choose a smaller "
-                'epsilon, or the method "direct" (and read what it does not protect).'
+                f"rejection is out of reach at epsilon={epsilon:g}: it is for epsilon <= "
+                f"{_LARGEST_EPSILON:g}, and would take {self.n_proposals:.1e} proposals. Choose a "
+                'smaller epsilon, or the method "direct" (and read what it does not protect).'
             )
         self.squared_radius = 4.0 * threshold
         self.coin = _outside_coin(n_features, epsilon, threshold)

@@ -57,8 +57,8 @@ class Total(NamedTuple):
 
     def plus(self, other: "Total") -> "Total":
         """Return the sum of two totals."""
-        renyi = starmap(_sum, zip_longest(self.renyi, other.renyi, fillvalue=0.0))
-        return Total.of([*map(_sum, self[:-1], other[:-1]), *renyi])
+        # A total of nothing has no divergences.
+        return Total.of(starmap(_sum, zip_longest(self.amounts, other.amounts, fillvalue=0.0)))
 
 
 def _sum(a: Any, b: Any, most_bits: int = 4096, finest: int = 2**2048) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from skdpot.privacy import events as ev
 from skdpot.privacy import records as rec
-from skdpot.privacy.accounting import RELATIONS, for_two_records, plan_epsilon
+from skdpot.privacy.accounting import check_relation, for_two_records, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, to_display
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import FORMAT
@@ -255,42 +255,33 @@ class PrivacyLedger:
     def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
         records = self._chain.read()
         # A list of one, which parts and labelled views share: what one of them reads, all know.
-        self._known = [rec.History().after(records)]
-        self.identity: str = self._known[0].settings["identity"]
+        history = rec.History().after(records)
+        self._known = [history]
+        self.identity: str = history.settings["identity"]
         # Before any total is shown: those of an old copy are too small.
         self._check_receipts(after, records)
-        if self._known[0].corrected:
-            warnings.warn(self._correction(), stacklevel=3)
-        if self._known[0].anchors and after is None:
-            reasons = [each["reason"] for each in self._known[0].anchors if each["reason"]]
-            declared = (
-                f" It was restored, or its anchor lost ({'; '.join(reasons)}): releases that are "
-                "missing from it are spent in addition."
-            )
+        if history.corrected:
+            spent = [f"{format_pair(history.spent(unit))} per {unit}" for unit in history.units()]
             warnings.warn(
-                f"the ledger at {self.path} was used with an anchor, which this version does not "
-                "read: it cannot tell whether the file is an old copy. From now "
-                "on keep the newest receipt, ledger.receipt(), in another place, and open the "
-                "ledger with PrivacyLedger.open(path, after=receipt). The anchor holds the values "
-                "of such a receipt as text, so you can check this file with it once."
-                + (declared if reasons else ""),
+                f"{history.corrected} charges in the ledger at {self.path} were recorded with "
+                "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
+                f"delta)-private releases. They count in full now. Spent: {', '.join(spent)}, of "
+                f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
+                "budget is charged for nothing more.",
                 stacklevel=3,
             )
-
-    def _correction(self) -> str:
-        """Return how many charges were recorded with too small a delta, and the right totals."""
-        history, rule = self._known[0], self._known[0].rule
-        spent = ", ".join(
-            f"{format_pair(rule.spent(history.combined(unit)))} per {unit}"
-            for unit in history.units()
-        )
-        return (
-            f"{history.corrected} charges in the ledger at {self.path} were recorded with "
-            "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
-            f"delta)-private releases. They count in full now. Spent: {spent}, of "
-            f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
-            "budget is charged for nothing more."
-        )
+        if history.anchors and after is None:
+            reasons = [each["reason"] for each in history.anchors if each["reason"]]
+            lost = f" It was restored, or its anchor lost ({'; '.join(reasons)}): releases that "
+            lost += "are missing from it are spent in addition."
+            warnings.warn(
+                f"the ledger at {self.path} was used with an anchor, which this version does not "
+                "read: it cannot tell whether the file is an old copy. From now on keep the newest "
+                "receipt, ledger.receipt(), in another place, and open the ledger with "
+                "PrivacyLedger.open(path, after=receipt). The anchor holds the values of such a "
+                f"receipt as text: you can check this file with it once.{lost if reasons else ''}",
+                stacklevel=3,
+            )
 
     # Read-only: the budget is that of the first record, whatever a program would like to assign.
     @property
@@ -507,14 +498,15 @@ class PrivacyLedger:
         >>> ledger.quote(PureDpEvent(0.75), unit="record"), ledger.spent()
         ((0.75, 0.0), (0.0, 0.0))
         """
-        event = self._check_charge(event, unit, "a quote")
+        check_choice("unit", unit, rec.UNITS)
+        event = ev.check_event(event)
         before = self._refresh()
         pair = stated_epsilon_delta(event, self.neighbouring) or self._pair_for(event, unit)
         body = rec.charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
         # As a charge does, on a history that is dropped afterwards.
         after = before.after(self._chain.after(before.last, [body]))
         self._check_budget(event, pair, unit, after)
-        return after.rule.spent(after.combined(unit))
+        return after.spent(unit)
 
     @property
     def part_is_secret(self) -> bool:
@@ -631,36 +623,24 @@ class PrivacyLedger:
                 "teaching, create the ledger with allow_seeded=True."
             )
 
-    def _check_charge(
-        self,
-        event: ev.DpEvent,
-        unit: str,
-        label: str,
-        neighbouring: str | None = None,
-        convert: bool = False,
-        seeded: bool = False,
+    def _in_own_relation(
+        self, event: ev.DpEvent, neighbouring: str | None, convert: bool
     ) -> ev.DpEvent:
-        """Return the event under the ledger's relation; raise if it cannot be charged."""
+        """Return a copy of an event under the ledger's relation; raise if it cannot be charged."""
         # A copy: an event that changes meanwhile must be recorded as it was priced.
         event = ev.check_event(event)
-        check_choice("unit", unit, rec.UNITS)
-        _check_text("label", label)
-        self.check_seeded(seeded)
-        relation = self._known[0].settings["neighbouring"]
-        if neighbouring is None or neighbouring == relation:
+        if neighbouring is None or neighbouring == self.neighbouring:
             return event
-        check_choice("neighbouring", neighbouring, RELATIONS)
+        check_relation(neighbouring)
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
-                f"{relation!r}. Describe it for the relation of the ledger, or pass "
-                "convert=True to pay the price of a conversion."
+                f"{self.neighbouring!r}. Describe it for that, or pass convert=True to pay more."
             )
         if neighbouring == "replace_one":
             raise ValueError(
-                "an event under 'replace_one' says nothing about data sets of different sizes, so "
-                "it cannot be converted to 'add_remove': describe the release by its sensitivity "
-                "to a record that is added or removed."
+                "an event under 'replace_one' says nothing about data sets of different sizes: "
+                "describe the release by its sensitivity to a record that is added or removed."
             )
         return for_two_records(event)
 
@@ -675,13 +655,15 @@ class PrivacyLedger:
         pending: bool,
     ) -> dict[_Place, Receipt]:
         """Record events of parts, with their tokens, at once; none whose token is recorded."""
+        check_choice("unit", unit, rec.UNITS)
+        _check_text("label", label)
+        self.check_seeded(seeded)
         # Most parts have the same event, which is checked and priced once. By identity, because
         # events that hold lists have no hash.
         plain: dict[int, ev.DpEvent] = {}
         for event, token in releases.values():
             if id(event) not in plain:
-                checked = self._check_charge(event, unit, label, neighbouring, convert, seeded)
-                plain[id(event)] = checked
+                plain[id(event)] = self._in_own_relation(event, neighbouring, convert)
             if token is not None:
                 _check_text("token", token, longest=200)
         texts = {key: ev.event_to_json(event) for key, event in plain.items()}
@@ -706,11 +688,10 @@ class PrivacyLedger:
                 receipts[place] = Receipt(self.identity, number, digest)
                 if content != rec.content_of(body):
                     raise ValueError(
-                        f"the token {token!r} is that of record {number}, "
-                        f"which is another release: {_format_content(content)}, and not "
-                        f"{_format_content(rec.content_of(body))}. Nothing was charged. Give what "
-                        "is released now another token; or, if it is to be the release of that "
-                        "record, repeat it with the same settings."
+                        f"the token {token!r} is that of record {number}, which is another "
+                        f"release: {_format_content(content)}, and not "
+                        f"{_format_content(rec.content_of(body))}. Nothing was charged. Take "
+                        "another token, or repeat that release with the same settings."
                     )
             # They are written together when the block ends, or none is.
             records += self._chain.after(known.last, bodies.values())
@@ -765,7 +746,7 @@ class PrivacyLedger:
             f"the budget does not allow {ev.in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
-            f"{format_pair(rule.spent(after.combined(unit)))} would be spent. Nothing was charged."
+            f"{format_pair(after.spent(unit))} would be spent. Nothing was charged."
             + self._advice(pair, left, rule.slack),
             asked,
             spent,
@@ -821,14 +802,14 @@ class PrivacyLedger:
         """
         history = self._refresh()
         if delta is None:
-            return max(history.rule.spent(history.combined(each)) for each in _units(history, unit))
+            return max(map(history.spent, _units(history, unit)))
         check_probability("delta", delta)
         costs, entries = [0.0], self.entries()
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
             every = ev.ComposedDpEvent(events)
             planned = plan_epsilon(every, delta, neighbouring=self.neighbouring)
-            admitted, failure = history.rule.spent(history.combined(each))
+            admitted, failure = history.spent(each)
             costs.append(min(planned, admitted if failure <= delta else math.inf))
         return max(costs), float(delta)
 
@@ -852,13 +833,13 @@ class PrivacyLedger:
         """
         records = self._chain.read()
         whole = self._refresh()
-        unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
+        unit = max(_units(whole, unit), key=whole.spent)
         history, spent = rec.History(), []
         for record in records:
             history = history.after([record])
             entry = rec.entry_of(record)
             if entry is not None and entry.unit == unit:
-                spent.append(history.rule.spent(history.combined(unit)))
+                spent.append(history.spent(unit))
         return spent
 
     def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
@@ -880,7 +861,7 @@ class PrivacyLedger:
             If `unit` is invalid.
         """
         history = self._refresh()
-        return min(history.rule.left(history.combined(each)) for each in _units(history, unit))
+        return min(map(history.left, _units(history, unit)))
 
     def entries(self, *, as_frame: bool = False) -> Any:
         """Return the recorded charges, oldest first.
@@ -927,7 +908,6 @@ class PrivacyLedger:
         outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
         history = self._refresh()
-        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
         return LedgerReport(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             identity=self.identity,
@@ -935,8 +915,8 @@ class PrivacyLedger:
             epsilon=self.epsilon,
             delta=self.delta,
             neighbouring=self.neighbouring,
-            rule=rule.name,
-            units={unit: (rule.spent(total), rule.left(total)) for unit, total in totals.items()},
+            rule=history.rule.name,
+            units={unit: (history.spent(unit), history.left(unit)) for unit in history.units()},
             entries=self.entries(),
         )
 
@@ -1028,13 +1008,9 @@ class PrivacyLedger:
         """Raise unless all records of the file, which are given, include those with receipts."""
         if receipt is None:
             return
-        one = isinstance(receipt, Receipt) or not isinstance(receipt, Iterable)
-        for each in [receipt] if one else receipt:
+        for each in receipt if isinstance(receipt, Iterable) else [receipt]:
             if not isinstance(each, Receipt):
-                raise TypeError(
-                    "receipt must be a Receipt, such as ledger.receipt() returns, or several; got "
-                    f"{type(each)}."
-                )
+                raise TypeError(f"receipt must be a Receipt, or several, got {type(each)}.")
             if each.ledger != self.identity:
                 raise rec.LedgerTamperedError(f"the receipt is of ledger {each.ledger}, not this.")
             # Records are numbered from 0: the chain was checked.

@@ -304,9 +304,7 @@ def _rounded(
     scales = np.asarray(scale, dtype=np.float64)
     refused = scales[~((scales > 0) & (scales <= LARGEST_SCALE))]
     if refused.size:
-        raise ValueError(
-            f"scale must be above 0 and at most 2**40 grid points, got {float(refused[0])!r}."
-        )
+        raise ValueError(f"scale must be above 0 and at most 2**40, got {float(refused[0])!r}.")
     words = source.bits(_TAIL_BITS + 1, size)
     scales = np.broadcast_to(scales, words.shape).ravel()
     tails = words.ravel() >> 1
@@ -486,9 +484,8 @@ class _GridMechanism(ABC):
         grid_sensitivity = self._grid_sensitivity()
         if Fraction(noise_multiplier) * grid_sensitivity > LARGEST_SCALE:
             raise ValueError(
-                f"the scale of the noise, {noise_multiplier:g} times the sensitivity, would span "
-                f"more than 2**40 points of a grid of width {self.granularity!r}: choose a coarser "
-                "granularity, or less noise."
+                f"noise of {noise_multiplier:g} times the sensitivity would span more than 2**40 "
+                f"points of a grid of width {self.granularity!r}: use a coarser one, or less noise."
             )
         # Rounded up twice, so that the noise is never less than the exact product.
         self.grid_sensitivity = accounting.fraction_rounded_up(grid_sensitivity)

@@ -411,10 +411,7 @@ def check_settings(
     epsilon = math.inf if epsilon is None else epsilon
     # Not by conversion: float('1') and float(True) would be budgets.
     if not real_number(epsilon) > 0:
-        raise ValueError(
-            "epsilon of a budget must be a number above 0, or None to record only; got "
-            f"{epsilon!r}."
-        )
+        raise ValueError(f"epsilon must be above 0, or None to record only; got {epsilon!r}.")
     check_probability("delta", delta)
     check_choice("neighbouring", neighbouring, RELATIONS)
     if slack is not None and not 0 <= real_number(slack) <= delta:
@@ -569,8 +566,7 @@ class History:
         key = self.rule, body["event"], pair
         if key not in self.prices:
             self.prices[key] = self.rule.price(event, pair)
-        before = self.totals.get(place)
-        cost = self.prices[key]
+        before, cost = self.totals.get(place), self.prices[key]
         self.totals[place] = cost if before is None else before.plus(cost)
 
     def has_part(self, partition: str, part: str) -> bool:
@@ -586,6 +582,14 @@ class History:
     def units(self) -> list[str]:
         """Return the units of all charges, in alphabetical order."""
         return sorted({unit for unit, *_ in self.totals})
+
+    def spent(self, unit: str) -> Pair:
+        """Return the part of the budget that charges for a unit have used."""
+        return self.rule.spent(self.combined(unit))
+
+    def left(self, unit: str) -> Pair:
+        """Return the largest (epsilon, delta) of one further release for a unit."""
+        return self.rule.left(self.combined(unit))
 
     def combined(self, unit: str) -> Total:
         """Return the largest cost of all releases for a unit, over all parts.

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -281,12 +282,11 @@ class LedgerReport(Report):
 
 def _grouped(entries: Iterable[Entry]) -> list[list[Entry]]:
     """Return lists of charges that differ in their time only."""
+    # Without the event, which the appendix shows.
+    kind = attrgetter("unit", "label", "partition", "part", "pair", "seeded", "released")
     found: dict[tuple, list[Entry]] = {}
     for entry in entries:
-        # Without the event, which the appendix shows.
-        what = (entry.unit, entry.label, entry.partition, entry.part, entry.pair)
-        key = (*what, entry.seeded, entry.released)
-        found.setdefault(key, []).append(entry)
+        found.setdefault(kind(entry), []).append(entry)
     return list(found.values())
 
 
@@ -388,7 +388,5 @@ def day(time: str) -> str:
     """
     when = date.fromisoformat(time[:10])
     # Not by strftime, which speaks the language of the machine.
-    months = (
-        "January February March April May June July August September October November December"
-    ).split()
-    return f"{when.day} {months[when.month - 1]} {when.year}"
+    months = "January February March April May June July August September October November December"
+    return f"{when.day} {months.split()[when.month - 1]} {when.year}"

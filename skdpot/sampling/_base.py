@@ -264,9 +264,7 @@ class BaseLocalSampler(
                 "rows by X.groupby(level=0).sum(), or drop other names by X.reset_index(drop=True)."
             )
         if epsilon != float(self.epsilon):
-            raise ValueError(
-                f"the fit had epsilon={epsilon:g}, and not {self.epsilon:g}: fit again."
-            )
+            raise ValueError(f"the fit had epsilon={epsilon:g}, not {self.epsilon:g}: fit again.")
         samples = replace(self._fitted, n_samples=n_samples)
         plan = self._plan_samples(samples, make_source(self.random_state))
         # Charged once for all users: each of them has these samples.

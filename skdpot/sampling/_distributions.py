@@ -138,10 +138,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         # Only the number of a row is told, never a value.
         wrong = np.flatnonzero((weights < 0).sum(axis=1))
         if wrong.size:
-            raise ValueError(
-                f"Negative values in data: row {wrong[0]} of X has some. Weights of a distribution "
-                "must be non-negative."
-            )
+            raise ValueError(f"Negative values in data: row {wrong[0]} of X has some.")
         return weights
 
     def _plan_mechanism(self, epsilon):
@@ -308,10 +305,9 @@ def _check_choice(base_measure, epsilon):
     is_single = total > 1 - negligible or math.exp(epsilon) * total < 1 + negligible
     if is_single and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
         raise ValueError(
-            f"base_measure sums to {total:.6g}, so that every user would get the same "
-            "distribution, whatever she holds. Its sum must lie between exp(-epsilon) = "
-            f"{math.exp(-epsilon):.6g} and 1, and not at either end: multiply a probability vector "
-            f"by a number between them, such as {math.exp(-epsilon / 2):.3g}."
+            f"base_measure sums to {total:.6g}, so that every user would get the same distribution."
+            f" It must lie between exp(-epsilon) = {math.exp(-epsilon):.6g} and 1: multiply a "
+            f"probability vector by a number between them, such as {math.exp(-epsilon / 2):.3g}."
         )
 
 
@@ -568,9 +564,8 @@ class KLProjectionSampler(BaseDistributionSampler):
         # A ratio of densities exists only between distributions over the same points.
         if n_inputs != n_outputs:
             raise ValueError(
-                "the Kullback-Leibler projection needs one output point per input point, got "
-                f"{n_inputs} inputs and {n_outputs} outputs. WassersteinProjectionSampler has no "
-                "such limit."
+                f"there must be one output point per input point, got {n_inputs} inputs and "
+                f"{n_outputs} outputs. WassersteinProjectionSampler has no such limit."
             )
         base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):

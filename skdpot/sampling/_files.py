@@ -246,9 +246,8 @@ def _check_same_call(keys: "KeyFile", facts: dict[str, Any]) -> None:
     differing = [name for name in names if facts[name] != earlier.get(name)]
     if differing:
         raise ValueError(
-            f"partition {facts['partition']!r} of this ledger is of an earlier call that differs "
-            f"in {', '.join(differing)}. To resume that one, pass the same arguments; for another "
-            "release, pass another name as partition, which is charged."
+            f"partition {facts['partition']!r} is of an earlier call that differs in "
+            f"{', '.join(differing)}. Pass the same arguments to resume it, or another partition."
         )
 
 
@@ -269,14 +268,10 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Callable) 
         digest, is_there = keys.results.get(number), os.path.lexists(target)
         # Somebody may have edited a released file, or put another one in its place.
         if digest is not None and is_there and _digest_of(target) != digest:
-            raise RuntimeError(
-                f"{target} is not what was released, by its digest: put the released file back."
-            )
+            raise RuntimeError(f"{target} is not what was released: put the released file back.")
         # Without the key, other noise would be drawn: a second release of the same users.
         if keys.is_erased and not is_there:
-            raise RuntimeError(
-                f"{target} was released, and is gone. Put it back; its users are not drawn again."
-            )
+            raise RuntimeError(f"{target} was released, and is gone: put it back.")
         if digest is None or not is_there:
             token = keys.claim["tokens"][number]
             tasks.append(_task(keys, facts, number, token=token, digest=digest))
@@ -311,9 +306,7 @@ def _results(
         came.add(number)
         yield number, result
     if len(came) < len(tasks):
-        raise RuntimeError(
-            f"{len(tasks) - len(came)} results are missing: client must return one for each task."
-        )
+        raise RuntimeError(f"{len(tasks) - len(came)} results are missing: client must return all.")
 
 
 def _plan(sampler: Any, ledger: PrivacyLedger, n_samples: Any) -> ReleasePlan:
@@ -353,9 +346,7 @@ def _check_files(sources: Any, targets: Any, read: Any) -> tuple[list[str], list
     # Before the key is made: a worker would fail after the charge.
     unknown = {Path(path).suffix for path in origins} - {".npy", ".npz"}
     if read is None and unknown:
-        raise ValueError(
-            f"files end with .npy or .npz; for {min(unknown)!r}, pass a function as read."
-        )
+        raise ValueError(f"for files that end with {min(unknown)!r}, pass a function as read.")
     if {Path(path).suffix for path in places} != {".npy"}:
         raise ValueError("samples are arrays of NumPy: targets must end with .npy.")
     return names, [list(pair) for pair in zip(origins, places, strict=True)]

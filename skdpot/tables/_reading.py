@@ -90,37 +90,45 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
     for column in schema.columns:
         position = names.index(column.name)
         if column.kind == NUMERIC:
-            if column.unit is not None:
-                read, are_valid = numbers_of_dates(table.series(position), column.unit)
-                wrong = (
-                    f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
-                    "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
-                )
-            else:
-                read, are_valid = _floats(table.column(position))
-                wrong = (
-                    f"column {column.name!r} is declared numeric, and has values that are not "
-                    "numbers. Convert text to numbers first, as by pandas.to_numeric; dates have "
-                    "dates as bounds, in the schema"
-                )
-            if private:
-                # What such types hold may be numbers, or dates; text alone is none. The type alone
-                # decides, also where all values are missing.
-                held = "biufO" if column.unit is None else "MUO"
-                are_valid = table.kind(position) in held
-                if table.kind(position) == "b" and not column.low <= 0 < column.high:
-                    are_valid = False
-                    wrong = f"column {column.name!r} has the truth values 0 and 1: declare these"
-            elif not are_valid:
-                # Such a column causes no further complaint.
-                read = np.full(len(table), column.low)
-            problems += [] if are_valid else column.type_problems(table.kind(position)) or [wrong]
+            read, wrong = _numbers_in(table, position, column, private)
         else:
             read = _frames.labels_in(table.column(position))
             listed = _listed_in(table.series(position))
-            problems += column.type_problems(table.kind(position), listed)
+            wrong = column.type_problems(table.kind(position), listed)
         values.append(read)
+        problems += wrong
     return values, problems
+
+
+def _numbers_in(
+    table: _frames.Table, position: int, column: Column, private: bool
+) -> tuple[np.ndarray, list[str]]:
+    """Return a numeric column as doubles, and its error in a list, as `_values_in`."""
+    if column.unit is not None:
+        read, are_valid = numbers_of_dates(table.series(position), column.unit)
+        wrong = (
+            f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
+            "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
+        )
+    else:
+        read, are_valid = _floats(table.column(position))
+        wrong = (
+            f"column {column.name!r} is declared numeric, and has values that are not numbers. "
+            "Convert text to numbers first, as by pandas.to_numeric; dates have dates as bounds, "
+            "in the schema"
+        )
+    if private:
+        # What such types hold may be numbers, or dates; text alone is none. The type alone decides,
+        # also where all values are missing.
+        kind = table.kind(position)
+        are_valid = kind in ("biufO" if column.unit is None else "MUO")
+        if kind == "b" and not column.low <= 0 < column.high:
+            are_valid = False
+            wrong = f"column {column.name!r} has the truth values 0 and 1: declare these"
+    elif not are_valid:
+        # Such a column causes no further complaint.
+        read = np.full(len(table), column.low)
+    return read, [] if are_valid else column.type_problems(table.kind(position)) or [wrong]
 
 
 def _refuse(problems: list[str], kind: type[ValueError] = ValueError) -> None:

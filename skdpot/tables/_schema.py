@@ -189,7 +189,7 @@ class TableSchema:
         Parameters
         ----------
         name : str or int
-            The name of the column.
+            The name of the column, which is learned.
         condition : object
             A value; a list of values; a tuple (low, high) for numbers from low to high; None for
             missing ones.
@@ -202,10 +202,8 @@ class TableSchema:
         Raises
         ------
         ValueError
-            If the column is unknown, or never has such values.
+            If the column never has such values.
         """
-        if name not in self.names:
-            raise ValueError(f"there is no column {to_display(name)} in the schema.")
         return self.columns[self.names.index(name)].intervals(condition)
 
     def plain(self) -> dict:

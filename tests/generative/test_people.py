@@ -154,7 +154,7 @@ def test_targets(apart):
     assert people["user"].nunique() == 7
 
 
-def test_arrays_and_polars():
+def test_arrays_and_frames():
     X = make_people(40)
     schema = {0: range(1, 6), 1: (0.0, 100.0)}
     users = X["user"].to_numpy()
@@ -164,6 +164,8 @@ def test_arrays_and_polars():
     polars = pytest.importorskip("polars")
     of_polars = fit_people(polars.from_pandas(X))
     assert of_polars.sample(n_users=5).columns == list(X.columns)
+    of_arrow = fit_people(pa.Table.from_pandas(X))
+    assert of_arrow.sample(n_users=5).column_names == list(X.columns)
 
 
 def test_files_hold_people(tmp_path):

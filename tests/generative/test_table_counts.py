@@ -142,12 +142,12 @@ def test_likely_counts_are_nearer_than_without_a_guess_where_cells_are_hidden(rn
 
 
 def test_sums_of_pairs_have_the_noise_that_they_say(rng):
-    sizes, n_classes, deviations = [4, 2, 3], 2, [3.0, 1.0, 2.0]
+    sizes, n_classes, deviation = [4, 2, 3], 2, 3.0
     shapes = [(4, 2, 2), (4, 3, 2), (2, 3, 2)]
     found = []
     for _ in range(3_000):
-        pairs = [rng.normal(0, d, np.prod(s)) for d, s in zip(deviations, shapes, strict=True)]
-        found.append(list(sums_of_pairs(pairs, sizes, n_classes, deviations)))
+        pairs = [rng.normal(0, deviation, np.prod(shape)) for shape in shapes]
+        found.append(list(sums_of_pairs(pairs, sizes, n_classes, deviation)))
     for j in range(3):
         told = found[0][j][1]
         seen = np.std([of_run[j][0] for of_run in found], axis=0)

@@ -109,6 +109,8 @@ def loosen_integers(sampler):
     """Plant a bug: the largest integer weights are 1.01 exp(epsilon) times the smallest ones."""
     loose = BoundedRatioMechanism(sampler.base_measure_, sampler.epsilon + ONE_PERCENT)
     plant(sampler, draws=loose)
+    # Samples of a fit with another epsilon are refused.
+    sampler.epsilon = loose.epsilon
 
 
 def search_worst_pair(release, sampler, rng, n_rounds=10, n_children=4):

@@ -128,13 +128,16 @@ def test_nothing_comes_between_check_and_entry():
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
-def test_epsilon_of_the_fitted_mechanism_is_charged_whatever_was_set_since(kind):
+def test_an_epsilon_that_was_set_since_the_fit_is_never_charged(kind):
     ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
     sampler = kind(2.0, ledger=ledger).fit(X)
     score = sampler.score(X)
-    sampler.set_params(epsilon=1e-3)
     sampler.transform(X)
     sampler.sample(X, n_samples=2)
+    sampler.set_params(epsilon=1e-3)
+    for release in (sampler.transform, sampler.sample):
+        with pytest.raises(ValueError, match="fit again"):
+            release(X)
     assert ledger.spent_budget == [(2.0, 0.0), (4.0, 0.0)]
     assert sampler.score(X) == score
 
@@ -289,6 +292,6 @@ def test_an_accountant_takes_releases_of_one_kind(about, message):
 
 def test_an_accountant_is_not_charged_what_has_no_pair():
     ledger = BudgetAccountant()
-    with pytest.raises(ValueError, match="names none. Use a PrivacyLedger"):
+    with pytest.raises(ValueError, match="no .epsilon, delta. to add up. Use a PrivacyLedger"):
         plan_of(GaussianDpEvent(1.0)).charge_to(ledger)
     assert ledger.spent_budget == []

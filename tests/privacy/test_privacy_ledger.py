@@ -475,7 +475,7 @@ class TestVerification:
         ledger = PrivacyLedger(epsilon=1.0)
         ledger.charge(PureDpEvent(0.25), **RECORD)
         for wrong in (ledger.entries()[0], 1, 0, "receipt", ledger.identity):
-            with pytest.raises(TypeError, match=r"must be a Receipt, such as ledger.receipt\(\)"):
+            with pytest.raises(TypeError, match="must be a Receipt, or several"):
                 ledger.verify([ledger.receipt(), wrong] if several else wrong)
         assert ledger.verify([]) == ledger.verify(iter([ledger.receipt()])) == 1
 
@@ -730,9 +730,9 @@ class TestBadInput:
     @pytest.mark.parametrize(
         "settings, said",
         [
-            ({"epsilon": -1.0}, "epsilon of a budget must be a number above 0"),
-            ({"epsilon": "1"}, "epsilon of a budget must be a number above 0.* got '1'"),
-            ({"epsilon": 10**400}, "epsilon of a budget"),
+            ({"epsilon": -1.0}, "epsilon must be above 0"),
+            ({"epsilon": "1"}, "epsilon must be above 0.* got '1'"),
+            ({"epsilon": 10**400}, "epsilon must be above 0"),
             ({"allow_seeded": "False"}, "allow_seeded must be True or False"),
             ({"delta": -1e-9}, "delta must be at least 0 and below 1"),
             ({"neighbouring": "swap"}, "neighbouring must be one of"),

@@ -511,10 +511,10 @@ ABSENT = (
     "Input X contains NaN. .* write 0, .*fill_value=0.* do not impute, because that would fill in"
 )
 BAD_WEIGHTS = {
-    "negative": ([[1, 1, 1], [SECRET, 1, -SECRET]], "Negative values in data: row 1 .*must be non"),
+    "negative": ([[1, 1, 1], [SECRET, 1, -SECRET]], "Negative values in data: row 1 of X has some"),
     "sparse negative": (
         sparse.csr_array([[1, 1, 1], [0, 0, 1], [SECRET, 0, -SECRET]]),
-        "Negative values in data: row 2 .*must be non",
+        "Negative values in data: row 2 of X has some",
     ),
     "NaN": ([[SECRET, np.nan, 1]], ABSENT),
     "infinite": ([[SECRET, np.inf, 1]], "Input X contains infinity"),
