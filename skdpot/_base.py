@@ -127,6 +127,7 @@ def validate_private_data(
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         return check_array(numbers, ensure_all_finite=False, estimator=estimator, **options)
 
+    checks.check_type("X", X)
     # The promise that values are finite holds even if the caller disabled the check; the sum that
     # scikit-learn checks first may overflow.
     with config_context(assume_finite=False), np.errstate(all="ignore"):
@@ -417,6 +418,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _validate_params(self) -> None:
         """Validate as scikit-learn does, but quote no table that was passed as a parameter."""
+        for name, value in self.get_params(deep=False).items():
+            for part in value if isinstance(value, list | tuple) else [value]:
+                checks.check_type(name, part)
         try:
             super()._validate_params()
             return

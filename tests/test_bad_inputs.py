@@ -53,7 +53,7 @@ from skdpot.display import GroupDistributionDisplay
 from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
 from skdpot.generative import TableSketch
 from skdpot.parts import Agreement, add_parts, make_part
-from skdpot.privacy import LedgerError, PureDpEvent
+from skdpot.privacy import LaplaceMechanism, LedgerError, PureDpEvent
 from skdpot.published import (
     BarycenterOwner,
     NoisySinkhornDistance,
@@ -90,6 +90,8 @@ def fitted_sampler(ledger, **options):
 X = DRAWN.uniform(size=(40, 2))
 GROUP = np.repeat(["a", "b"], 20)
 TEXT = np.array([["1.5 kg", "2"]] * 40, dtype=object)
+STAY = {"stay": (0.0, 48.0)}
+STAYS = pd.DataFrame({"stay": pd.to_timedelta(np.arange(40), unit="h")})
 
 
 def distance(ledger, **options):
@@ -181,6 +183,11 @@ def of_tables(ledger, **options):
 
 def of_vectors(ledger, **options):
     return DPSinkhornGenerator(**{"bounds": (0, 1), "ledger": ledger} | options)
+
+
+@cache
+def of_classes():
+    return of_vectors(None, epsilon=None, classes=["a", "b"]).fit([*X] * 9, [*GROUP] * 9)
 
 
 @cache
@@ -316,6 +323,10 @@ MISTAKES = {
          r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
         ("one bound in a list", lambda book: distance(book(), bounds=([0], [1])).fit(X, GROUP),
          r"must be a pair \(low, high\)", "arrays with one number for each of the 2 features"),
+        ("durations", lambda b: distance(b(), bounds=None, schema=STAY).fit(STAYS, GROUP),
+         "column 'stay' has durations", r"X\['stay'\] / pandas.Timedelta\(hours=1\)"),
+        ("labels as sizes", lambda b: distance(b()).preview(40, 2, group_sizes=pd.Series(GROUP)),
+         "group_sizes holds labels", r"as {label: number}"),
         ("numbers as groups", lambda book: distance(book()).fit(np.tile(X, (30, 1)), range(1200)),
          "a group for nearly every record", r"make bands of numbers .*two samples by private_ot_c"),
         ("roots of distances",
@@ -365,6 +376,9 @@ MISTAKES = {
              PEOPLE.astype({"city": "string"})
          ),
          "type string, which is not numeric", "Convert it first, or declare its labels by cat"),
+        ("durations",
+         lambda b: private_repair(b(), bounds=STAY, categories=None).fit(STAYS.assign(sex=GROUP)),
+         "column 'stay' has durations", r"X\['stay'\] / pandas.Timedelta\(hours=1\)"),
         ("a column that there is not", lambda book: repair(sensitive_features="gender").fit(PEOPLE),
          "has no column 'gender'", "Its columns are"),
         ("the values of a column for its name",
@@ -500,6 +514,8 @@ MISTAKES = {
         ("a formula beyond its bounds",
          lambda book: of_tables(book(), computed={"age": "100 + 0 * (city == 'Oslo')"}).fit(TABLE),
          "has values that the schema does not declare", "compare both"),
+        ("durations", lambda book: of_tables(book(), schema=STAY).fit(STAYS),
+         "column 'stay' has durations", r"X\['stay'\] / pandas.Timedelta\(hours=1\)"),
         ("a list of one column", lambda book: of_tables(book()).fit(TABLE, groups=["age"]),
          "groups is a list of one", "name the column, as groups='age'"),
         ("half a year", lambda book: people().sample(5, given={"age": 30.5}),
@@ -730,6 +746,8 @@ MISTAKES = {
          "columns must be their number", "a list of different names"),
     ],
     add_parts: [
+        ("a folder", lambda book: add_parts(part_of("north").parent), "is a folder",
+         r"pass its files, as by glob"),
         ("the part of one owner", lambda book: add_parts([part_of("north")]),
          r"Missing are \['south'\], and there more than once are none", "one part of each owner"),
     ],
@@ -795,6 +813,7 @@ BESIDE_ROWS = {
     "allocation": lambda book, turned: allocation(book()).fit(
         pd.DataFrame(UTILITIES), source_utilities=turned(UTILITIES.sum(axis=1))
     ),
+    "part": lambda b, t: make_part(AGREEMENT, "north", AGES, t(GROUP), ledger=b(), path="a.part"),
     "generator, people": lambda book, t: of_tables(book()).fit(TABLE, groups=t(np.arange(60))),
     "search, labels": lambda book, t: search(book()).fit(pd.DataFrame(RECORDS), t(LABELS)),
     "distances of groups": lambda book, turned: metrics.ks_between_groups(
@@ -887,6 +906,21 @@ DATES = {
     "generator": lambda book, X: of_vectors(book()).fit(X),
     "allocation": lambda book, X: allocation(book()).fit(X),
 }
+# What else the user does with values that may be masked.
+MASKED = {
+    "second sample": lambda b, m: private_ot_cost(X, m(X), bounds=(0, 1), ledger=b()),
+    "labels asked for": lambda b, m: of_classes().sample(y=m([*"ab"])),
+    "labels of a score": lambda b, m: of_classes().score(X, m(GROUP)),
+    "new rows": lambda b, m: fitted_repair().transform(m(NUMBERS), sensitive_features=SEX),
+    "scores": lambda b, m: metrics.ks_between_groups(m(WAGE), sensitive_features=SEX),
+    "part": lambda b, m: make_part(AGREEMENT, "north", m(X), GROUP, ledger=b(), path="a.part"),
+    "mechanism": lambda b, m: LaplaceMechanism(1.0, 1.0).release(m([0.5])),
+    "costs": lambda b, m: optimal_base_measure(m(COST), 1.0),
+    "weights": lambda b, m: wasserstein_projection(m([HALVES]), COST, HALVES, 1.0),
+    "base": lambda b, m: wasserstein_projection([HALVES], COST, m(HALVES), 1.0),
+    "candidates": lambda b, m: barycenter_rounds(None, 2, 1, n_features=2, candidates=m(PLACES)),
+}
+BY_TYPE = [BESIDE_ROWS, NAMED, LABELS_OF, DATES, MASKED, DATES]
 # What the user does with a column of periods or intervals, none of which is declared.
 DAYS = SCHEMA | {"day": ("2020-01-01", "2020-12-31")}
 PERIODS = {
@@ -1114,6 +1148,17 @@ def test_dates_and_durations_are_no_numbers(of, kind, book):
     for made in (X, pd.DataFrame(X), pl.DataFrame(X)):
         with pytest.raises(TypeError, match="X holds dates or durations: make numbers of them"):
             DATES[of](book, made)
+
+
+@pytest.mark.parametrize("rows, of", [(i, of) for i in range(len(BY_TYPE)) for of in BY_TYPE[i]])
+def test_masked_arrays_and_lazy_frames_are_refused_by_their_types(rows, of, book):
+    def masked(values, *names, **axis):
+        return np.ma.masked_array(values, False)
+
+    given = {3: masked(AGES), 5: pl.DataFrame(AGES).lazy()}.get(rows, masked)
+    with pytest.raises(TypeError, match=r" is a (masked array, whose mask|Lazy.*table.collect\()"):
+        made = BY_TYPE[rows][of](book, given)
+        made.fit(*ROWS_OF[type(made)])
 
 
 @pytest.mark.parametrize("of", DATES)
@@ -1352,8 +1397,9 @@ def test_rules_that_few_rows_keep_are_planned(rules):
 
 @pytest.mark.parametrize("told", TOLD)
 def test_what_is_probably_meant_otherwise_is_told(told):
-    with pytest.warns(UserWarning, match=told):
+    with pytest.warns(UserWarning, match=told) as shown:
         TOLD[told]()
+    assert len({str(each.message) for each in shown}) == len(shown)
 
 
 @pytest.mark.refuses_useless

@@ -29,7 +29,13 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import names_of, redact_errors, refuse_other_order, to_display
+from skdpot.privacy.checks import (
+    check_type,
+    names_of,
+    redact_errors,
+    refuse_other_order,
+    to_display,
+)
 from skdpot.privacy.noise import make_source
 from skdpot.transport import load_compiler, load_solver
 
@@ -168,6 +174,10 @@ def labels_of_sizes(n_records: int, group_sizes: Any, groups: Any) -> tuple[list
         group_sizes = [group_sizes[name] for name in names] if set(names) == {*group_sizes} else []
     if group_sizes is None:
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
+    if np.asarray(group_sizes).dtype.kind not in "iuf":
+        raise TypeError(
+            "group_sizes holds labels: give the number of records of each one, as {label: number}."
+        )
     if len(group_sizes) != len(names) or sum(group_sizes) != n_records or min(group_sizes) < 0:
         raise ValueError(
             f"group_sizes must give one number for each of the {len(names)} groups, none below 0, "
@@ -694,6 +704,8 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     """
     if "groups" in options:
         raise TypeError("private_ot_cost has the groups X and Y: leave out groups.")
+    for name, sample in {"X": X, "Y": Y}.items():
+        check_type(name, sample)
     if options.get("schema") is not None:
         schema = tables.read_schema(options["schema"])
         X, Y = (_declared_values(table, schema) for table in (X, Y))

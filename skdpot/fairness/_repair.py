@@ -429,12 +429,13 @@ def refuse_types(table: tables.Table, columns: list[tables.Column]) -> None:
         if column.kind != tables.NUMERIC:
             tables.refuse_other_labels(table.series(column.position), column.values, column.name)
         # Kinds of NumPy: text of three forms, periods, dates, durations, complex numbers.
-        elif table.kind(column.position) in "USTVMmc":
-            raise ValueError(
+        elif (kind := table.kind(column.position)) in "USTVMmc":
+            wrong = (
                 f"column {column.name!r} of X has the type "
                 f"{table.dtype(column.position) or table.X.dtype}, which is not numeric. "
-                "Convert it first, or declare its labels by categories."
+                "Convert it first, or declare its labels by categories"
             )
+            raise ValueError(f"{(column.type_problems(kind) or [wrong])[0]}.")
 
 
 def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:

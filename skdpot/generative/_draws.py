@@ -517,12 +517,15 @@ class ReleasedTable:
 
         def kept(rows: list[np.ndarray]) -> np.ndarray:
             right = self.rules.kept(self._frame(rows[1:]), schema)
-            if not self.rules.conditions and right.mean() < 0.5:
-                # A function of the release.
-                warn_user("most drawn rows are left out: compare computed columns with the schema.")
+            shares.append(right.mean())
             return right
 
-        return _records.draw_rows(draw, kept, n_samples, classes, rng)
+        shares: list[float] = []
+        drawn = _records.draw_rows(draw, kept, n_samples, classes, rng)
+        if not self.rules.conditions and min(shares) < 0.5:
+            # A function of the release.
+            warn_user("most drawn rows are left out: compare computed columns with the schema.")
+        return drawn
 
     @property
     def _named_schema(self) -> TableSchema:

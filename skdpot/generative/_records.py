@@ -325,8 +325,6 @@ def read_label_codes(y, classes, n_records, private):
 
 def read_each(y, n_records):
     """Return the label of each record in y as objects, or raise."""
-    if np.ma.isMaskedArray(y):
-        raise TypeError("y is a masked array, whose mask would be lost: use NaN, or None.")
     labels = redact_errors(
         lambda: tables.one_by_one(y),
         "y cannot be read as labels.",

@@ -17,7 +17,7 @@ import numpy as np
 from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
-from skdpot.privacy.checks import draft_of, names_of, silence, to_display
+from skdpot.privacy.checks import draft_of, names_of, refuse_other_rows, silence, to_display
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, keyed_source
 
@@ -152,6 +152,7 @@ def make_part(
         raise ValueError(f"column {name!r} is in X and in labels: drop it from X, or rename it.")
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
+        refuse_other_rows(X, {"labels": labels})
         values = estimator._private_sums(plan, estimator._validate(X, labels))
     which = f"for {agreement.digest[:16]}"
     label = f"{plan.label}, part of {owner} {which}"
@@ -315,6 +316,8 @@ def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray
 
 def _read(path: Path) -> tuple[dict[str, Any], np.ndarray]:
     """Return what a part says, and its sums; or raise."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: pass its files, as by glob('*.part').")
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             text, digest, sums = str(file["told"]), str(file["digest"]), file["sums"]

@@ -112,6 +112,28 @@ def refuse_dates(name: str, value: Any) -> None:
         raise TypeError(f"{name} holds dates or durations: make numbers of them first, as of days.")
 
 
+def check_type(name: str, value: Any) -> None:
+    """Raise if a value is of a type with a mask, or with rows that were not read yet.
+
+    NumPy drops masks where it makes an array: what they hide would count as data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.checks import check_type
+    >>> check_type("X", np.ma.masked_equal([1, -999], -999))
+    Traceback (most recent call last):
+    TypeError: X is a masked array, whose mask would be lost. Fill it first, as by ...
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost. Fill it first, as by "
+            "astype(float).filled(numpy.nan), or by numpy.asarray if nothing is masked."
+        )
+    if type(value).__name__ == "LazyFrame":
+        raise TypeError(f"{name} is a LazyFrame, whose rows were not read: pass table.collect().")
+
+
 def check_memory(n_bytes: float, what: str, remedy: str) -> None:
     """Raise if something of a public size needs more memory than this process may have.
 
@@ -176,8 +198,11 @@ def refuse_other_rows(X: Any, beside: Mapping[str, Any], *, or_new: bool = False
     """Raise if vectors beside X, by their names, have the labels of its rows in another order.
 
     Vectors with other labels are read by position, as in scikit-learn, or with `or_new` refused.
+    Types of X and of vectors are those of `check_type`, which raises for others.
     """
+    check_type("X", X)
     for name, value in beside.items():
+        check_type(name, value)
         both = hasattr(X, "iloc") and hasattr(value, "iloc")
         if both and not X.index.equals(value.index):
             if or_new or (len(value) == len(X) and set(value.index) == set(X.index)):
@@ -232,6 +257,7 @@ def private_doubles(values: Any) -> np.ndarray:
     TypeError
         If they are of a kind that no real numbers are of: text, dates, or complex numbers.
     """
+    check_type("a private value", values)
     with np.errstate(all="ignore"):
         array = redact_errors(lambda: _unrounded(values), "private values must be real numbers.")
         refused = (str, bytes, complex, np.complexfloating)
@@ -429,7 +455,7 @@ _WITHOUT_QUOTES = (
     "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
     "Input y", "Negative values in data", "Only sparse", "Sparse data", "The feature names",
     "X has ", "X holds dates", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
-    "y should be a 1d", "the budget does not", "Expected unique column",
+    "y should be a 1d", "the budget does not", "Expected unique column", "a list of labels is a",
 )  # fmt: skip
 
 

@@ -120,6 +120,9 @@ class BaseDistributionSampler(BaseLocalSampler):
                 "made by pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
             ),
         }
+        weights = validate_private_data(
+            self, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
+        )
         points, costs, names = self.output_points, self.cost_matrix, names_of(X, "columns")
         refuse_dates("output_points", points)
         refuse_dates("input_points", self.input_points)
@@ -132,14 +135,11 @@ class BaseDistributionSampler(BaseLocalSampler):
         refuse_other_order("cost_matrix", costs, outputs, of="the output points", axis="columns")
         base = getattr(self, "base_measure", None)
         refuse_other_order("base_measure", base, outputs, of="the output points")
-        X = validate_private_data(
-            self, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
-        )
         # Only the number of a row is told, never a value.
-        wrong = np.flatnonzero((X < 0).sum(axis=1))
+        wrong = np.flatnonzero((weights < 0).sum(axis=1))
         if wrong.size:
             raise ValueError(f"Negative values in data: row {wrong[0]} of X has some.")
-        return X
+        return weights
 
     def _plan_mechanism(self, epsilon):
         inputs, outputs, cost = self._make_geometry()

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import number_of_label, redact_errors, result_of, to_display
+from skdpot.privacy.checks import check_type, number_of_label, redact_errors, result_of, to_display
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
@@ -142,6 +142,7 @@ def one_by_one(labels: Any) -> np.ndarray:
     >>> one_by_one([1, "a"])
     array([1, 'a'], dtype=object)
     """
+    check_type("a list of labels", labels)
     dtype = getattr(labels, "dtype", None)
     is_of_library = dtype is not None or type(labels).__module__.partition(".")[0] == "pyarrow"
     is_other = isinstance(labels, Iterable) or hasattr(labels, "__getitem__")
@@ -307,12 +308,16 @@ class Column:
         return len(self.values) if self.kind == NOMINAL else 1
 
     def type_problems(self, kind: str, listed: Any = None) -> list[str]:
-        """Return the problem of a column whose type, of this kind, holds no declared label.
+        """Return the problem of a column whose type, of this kind, holds no declared value.
 
         It is in a list, which is empty for other types. `listed` is the list of categories of a
         column of pandas, which is public.
         """
         # The type alone decides: a private column is refused for no value.
+        if self.kind == NUMERIC:
+            of_hours = f"X[{self.name!r}] / pandas.Timedelta(hours=1)"
+            told = f"column {self.name!r} has durations: divide them by a unit, as by {of_hours}"
+            return [told] if kind == "m" else []
         are_text = [isinstance(label, str) for label in self.values]
         # Labels that an open fit has found may be periods or intervals themselves.
         are_plain = all(isinstance(label, str | Real) for label in self.values)

@@ -19,7 +19,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.checks import redact_errors, result_of
+from skdpot.privacy.checks import check_type, redact_errors, result_of
 from skdpot.tables._column import Column, is_missing, objects, read_in_parts
 
 CONTAINERS = ("array", "pandas", "polars", "pyarrow")
@@ -55,14 +55,12 @@ class Table:
         self._labels: dict[int | None, np.ndarray] = {}
         if self.container != "array":
             return
-        kind = type(X)
-        # polars warns of whoever asks for the columns of a lazy frame.
-        is_lazy = kind.__name__ == "LazyFrame"
-        if is_lazy or hasattr(X, "columns") or isinstance(X, Mapping):
-            convert = "collect" if is_lazy else "to_pandas"
+        # First: polars warns of whoever asks for the columns of a lazy frame.
+        check_type("X", X)
+        if hasattr(X, "columns") or isinstance(X, Mapping):
             raise TypeError(
-                f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas, polars or pyarrow "
-                f"frame, or an array (table.{convert}())."
+                f"X is a {type(X).__module__}.{type(X).__qualname__}; give a pandas, polars or "
+                "pyarrow frame, or an array (table.to_pandas())."
             )
         if not (sparse.issparse(X) or isinstance(X, np.ndarray)):
             self.X = redact_errors(lambda: rows_as_array(X), "X cannot be read as a table of rows.")

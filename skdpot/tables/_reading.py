@@ -76,8 +76,6 @@ def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tupl
     If `private`, these are errors that types of columns show, and no value decides about one.
     """
     names = [column.name for column in schema.declared]
-    if np.ma.isMaskedArray(table.X):
-        raise TypeError("X is a masked array, whose mask would be lost: use NaN, or None.")
     if table.container != "array":
         _check_names(checked_names(table), names)
         names = table.names
@@ -130,7 +128,7 @@ def _numbers_in(
     elif not are_valid:
         # Such a column causes no further complaint.
         read = np.full(len(table), column.low)
-    return read, [] if are_valid else [wrong]
+    return read, [] if are_valid else column.type_problems(table.kind(position)) or [wrong]
 
 
 def _refuse(problems: list[str], kind: type[ValueError] = ValueError) -> None:
@@ -556,8 +554,6 @@ def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[
     >>> person_codes(["b", "a", "b"], 3)
     (array([0, 1, 0]), ['b', 'a'])
     """
-    if np.ma.isMaskedArray(groups):
-        raise ValueError("groups is a masked array: give the person of each row, without a mask.")
     if not isinstance(groups, Iterable):
         groups = ()
     # These are rounded where they are read, or made, so that two people would become one.

@@ -48,8 +48,7 @@ def check_cost_matrix(cost_matrix):
     >>> check_cost_matrix([[0, 1]])
     array([[0., 1.]])
     """
-    # Kernels read rows, and are compiled for this type alone.
-    cost_matrix = np.ascontiguousarray(cost_matrix, dtype=np.float64)
+    cost_matrix = _as_doubles(cost_matrix, "cost_matrix")
     if cost_matrix.ndim != 2 or 0 in cost_matrix.shape:
         raise ValueError(
             "cost_matrix must be non-empty, of shape (n_inputs, n_outputs), got "
@@ -62,9 +61,17 @@ def check_cost_matrix(cost_matrix):
     return cost_matrix
 
 
+def _as_doubles(values, name):
+    """Return an array of float64; raise if a mask would be lost."""
+    if np.ma.isMaskedArray(values):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost: fill it first.")
+    # Kernels read rows, and are compiled for this type alone.
+    return np.asarray(values, dtype=np.float64, order="C")
+
+
 def check_numbers(values, name, n_dim):
     """Return a vector or matrix as float64; raise if it is empty, or not all is finite."""
-    values = np.ascontiguousarray(values, dtype=np.float64)
+    values = _as_doubles(values, name)
     if values.ndim != n_dim or not values.size or not np.isfinite(values).all():
         kind = "vector" if n_dim == 1 else "matrix"
         shape = values.shape
@@ -97,7 +104,7 @@ def check_weights(weights, length, name):
 
     Private weights must be valid before, because an error reveals that they are not.
     """
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = _as_doubles(weights, name)
     if weights.shape != (length,):
         raise ValueError(f"{name} must have shape ({length},), got {weights.shape}.")
     if not (weights >= 0).all() or not abs(weights.sum() - 1) <= _MASS_TOLERANCE:
@@ -131,7 +138,7 @@ def check_base_measure(base_measure, epsilon, n_outputs):
     >>> check_base_measure([0.25, 0.25], epsilon=1.0, n_outputs=2)
     array([0.25, 0.25])
     """
-    base = np.array(base_measure, dtype=np.float64)
+    base = _as_doubles(base_measure, "base_measure").copy()
     if base.shape != (n_outputs,):
         raise ValueError(
             f"base_measure must have one entry per output point ({n_outputs}), got {base.shape}."
@@ -176,7 +183,7 @@ def normalise_rows(weights):
         rows.sum_duplicates()
         rows.eliminate_zeros()
     else:
-        rows = sparse.csr_array(np.atleast_2d(np.asarray(weights, dtype=np.float64)))
+        rows = sparse.csr_array(np.atleast_2d(_as_doubles(weights, "weights")))
     if not np.isfinite(rows.data).all():
         raise ValueError("weights contain NaN or infinity.")
     if rows.data.size and rows.data.min() < 0:

@@ -202,7 +202,6 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
     times = np.datetime64("2020-01-01", "ns") + users.to_numpy(dtype="m8[ns]")
     refused("by dates, times or short", rows, times)
     assert len(person_codes(list(times), len(rows))[1]) == users.nunique()
-    refused("masked array", rows, np.ma.masked_equal(users, 3))
     refused("X has no column 'name'", X, "name")
     refused("groups are for tables", X[["stars"]].to_numpy(), users, schema=None, model="auto")
     plain = {"stars": range(1, 6)}

@@ -404,7 +404,7 @@ def test_labels_and_classes_go_together():
     refuse(make(), "column 'retired' is in X and beside it", table, y)
     refuse(make(), r"does not declare: \['retired'\]", table, y.tolist())
     refuse(make(), "y must have one label for each row", X, y[:9])
-    refuse(make(), "y is a masked array", X, np.ma.masked_equal(y.to_numpy(), "no"))
+    refuse(make(), "mask would be lost", X, np.ma.masked_equal(y.to_numpy(), "no"))
     refuse(make(target=None), "y and classes go together", table, y.tolist())
 
 
