@@ -18,7 +18,7 @@ from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import pair_counts
 from skdpot.privacy.checks import check_count, to_display
-from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, write_table
+from skdpot.tables import LOG, NOMINAL, NUMERIC, TableSchema, with_person, write_table
 
 
 def draw_entries(
@@ -483,7 +483,11 @@ class ReleasedTable:
         # Even draws would make the rows of a person depend on those of others.
         drawn = self.sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
-        table = _records.with_person(table, name, np.repeat(np.arange(n_users), sizes))
+        person = np.repeat(np.arange(n_users), sizes)
+        if isinstance(table, np.ndarray):
+            table = np.column_stack([person.astype(table.dtype), table])
+        else:
+            table = with_person(table, name, person)
         return (table, *labels) if labels else table
 
     def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: RandomState) -> float:

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.random import RandomState
 from sklearn.metrics.pairwise import euclidean_distances
@@ -552,15 +551,6 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
         )
     others = [position for position, name in enumerate(names) if name != groups]
     return tables.take_columns(X, others), X[groups], groups
-
-
-def with_person(table: Any, name: str, person: np.ndarray) -> Any:
-    """Return a drawn table with the person of each row as its first column."""
-    if isinstance(table, np.ndarray):
-        return np.column_stack([person.astype(table.dtype), table])
-    frame = nw.from_native(table)
-    persons = nw.new_series(name, person, backend=frame.implementation)
-    return frame.select(persons, nw.all()).to_native()
 
 
 @dataclass(frozen=True)

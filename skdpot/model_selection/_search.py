@@ -617,6 +617,11 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
             f"by more than half: noise would be too large. Choose a range such as "
             f"{(highest - 1, highest)}, as wide as scores may differ."
         )
+    if known and not is_loss and high <= 0:
+        raise ValueError(
+            f"scoring={scoring!r} is above 0 for good models, and score_range=({low:g}, {high:g}) "
+            "ends there: all would score alike. Choose a range such as (0, 1)."
+        )
     # A class has no tags, and is refused later.
     has_own = scoring is None and not isinstance(estimator, type) and (low, high) == (0, 1)
     if has_own and get_tags(estimator).estimator_type == "density_estimator":

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import time
+from functools import partial
 from numbers import Integral, Number, Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -340,10 +341,17 @@ def _torch_restorer() -> Callable[[], None]:
     return restore
 
 
-# The `silence` blocks that are open, in all threads. And what the last one undoes.
+# The `silence` blocks that are open, in all threads. And what the last one does: each step may be
+# done twice, as where it is interrupted.
 _inside: set[object] = set()
 _counting = threading.Lock()
-_undo = contextlib.ExitStack()
+_undo: list[Callable[[], Any]] = []
+
+
+def _exit_from(ignored: warnings.catch_warnings) -> None:
+    # It may not have been entered, where this was interrupted.
+    with contextlib.suppress(RuntimeError):
+        ignored.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
@@ -363,20 +371,25 @@ def silence() -> Iterator[None]:
         with _counting:
             _inside.discard(me)
             if not _inside:
-                _undo.close()
+                for step in reversed(_undo):
+                    step()
+                _undo.clear()
 
     try:
         with _counting:
             if not _inside:
-                _undo.callback(np.random.set_state, np.random.get_state())
-                _undo.callback(random.setstate, random.getstate())
-                _undo.callback(_torch_restorer())
-                _undo.callback(logging.disable, logging.root.manager.disable)
+                _undo.append(partial(np.random.set_state, np.random.get_state()))
+                _undo.append(partial(random.setstate, random.getstate()))
+                _undo.append(_torch_restorer())
+                _undo.append(partial(logging.disable, logging.root.manager.disable))
                 logging.disable(sys.maxsize)
-                _undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
-                _undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
+                for name in ("stdout", "stderr"):
+                    _undo.append(partial(setattr, sys, name, getattr(sys, name)))
+                    setattr(sys, name, io.StringIO())
                 # Recorded, as foreign code may show warnings again that are ignored here.
-                _undo.enter_context(warnings.catch_warnings(record=True))
+                ignored = warnings.catch_warnings(record=True)
+                _undo.append(partial(_exit_from, ignored))
+                ignored.__enter__()
                 warnings.simplefilter("ignore")
             _inside.add(me)
         # Settings and flags of numbers are those of a thread, and not of the process.

@@ -30,6 +30,7 @@ from skdpot.tables._frames import (
     suffix_of,
     take_columns,
     take_rows,
+    with_person,
     write_table_file,
 )
 from skdpot.tables._reading import (

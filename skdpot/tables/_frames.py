@@ -208,6 +208,13 @@ def take_columns(X: Any, columns: Any) -> Any:
     return nw.to_native(_in_narwhals(X)[:, columns], pass_through=True)
 
 
+def with_person(table: Any, name: str, person: np.ndarray) -> Any:
+    """Return a data frame with the person of each row as its first column."""
+    frame = nw.from_native(table)
+    persons = nw.new_series(name, person, backend=frame.implementation)
+    return frame.select(persons, nw.all()).to_native()
+
+
 def _in_narwhals(column: Any) -> Any:
     """Return a frame or series as one of narwhals, and anything else as it is."""
     return nw.from_native(column, eager_only=True, allow_series=True, pass_through=True)
