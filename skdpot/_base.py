@@ -160,7 +160,10 @@ def warn_of_empty(labels: Iterable, counts: np.ndarray, deviation: float) -> Non
     lost = [label for label, n in zip(labels, counts, strict=False) if n <= 2.0 * deviation]
     # Of a release that is nothing but noise, more is told elsewhere.
     if lost and np.max(counts) > 8.0 * deviation and not charging.useless_releases_are_allowed():
-        warn_user(f"noise hides all records of {lost}, if there are any: what they learn is noise.")
+        warn_user(
+            f"noise hides all records of {lost}, if there are any: what is learned of these is "
+            "noise."
+        )
 
 
 def warn_of_few(counts: np.ndarray | float, deviation: float, n_records: int) -> None:

@@ -1,12 +1,15 @@
 """Interruptions at any moment of a release: what they say, and what works afterwards."""
 
+import logging
 import signal
 import sys
 import threading
+import warnings
 
 import pytest
 
 from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.checks import is_silent, silence
 from tests.test_ritual import CASES, n_charges, told
 
 # Of what Python ignores while it closes a generator, and of files that its garbage held.
@@ -106,6 +109,23 @@ def check_interruptions(case, n_moments):
     charged = n_charges(ledger)
     run()
     assert n_charges(ledger) == charged + 1
+
+
+def test_wherever_it_is_interrupted_what_hides_output_leaves_all_as_it_was():
+    def run():
+        with silence():
+            pass
+
+    def state():
+        return sys.stdout, sys.stderr, logging.root.manager.disable, [*warnings.filters]
+
+    run()
+    before, n_calls = state(), calls_of(run)
+    for moment in range(1, n_calls + 1):
+        interrupted_at(moment, run)
+        assert state() == before and not is_silent(), moment
+    run()
+    assert state() == before
 
 
 @pytest.mark.parametrize("name", QUICK)
