@@ -1105,8 +1105,7 @@ def _format_content(content: tuple) -> str:
     """Return the content of a token for a message."""
     label, unit, event, seeded, partition, part = content
     where = "" if partition is None else f" in part {part!r} of {partition!r}"
-    seed = " (seeded)" if seeded else ""
-    return f"{label!r}, {ev.event_from_json(event)} per {unit}{where}{seed}"
+    return f"{label!r}, {ev.event_from_json(event)} per {unit}{where}{' (seeded)' * seeded}"
 
 
 def _units(history: rec.History, unit: str | None) -> list[str]:
