@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = text.replace("pass another encoding", "name it by --encoding")
             # They say that the ledger was charged.
             notes = getattr(error, "__notes__", ())
-            _say(f"error: {text or type(error).__name__}", *notes)
+            _say(f"error: {text or type(error).__name__}", *notes, *(hint if notes else ()))
             return 3 if notes else 1
         except KeyboardInterrupt as error:
             _say("interrupted.", *getattr(error, "__notes__", ()))

@@ -655,28 +655,28 @@ def doubts_of(estimator: Any, space: "TableSpace", table: tables.Table) -> str |
 
     Of the table only names and types are read; it has no columns if these are not known.
     """
-    doubts, declared, schema = [], space.table_schema.declared, space.named_schema
+    doubts, schema = [], space.named_schema
     if schema.computed:
         frame, rules = _made_up_rows(schema, 1024), read_rules(estimator.rules, estimator.computed)
         frame = frame[rules.kept(frame, tables.TableSchema(schema.columns))]
     for column in schema.computed:
         values = frame[column.name]
-        others = values[~_are_declared(column, values)]
+        others = values[~_are_declared(column, values)].astype(object)
         # Fewer hardly change what is drawn.
         if len(others) > 0.05 * len(values):
-            said = f"one of {reprlib.repr(others.unique().tolist())}"
+            said = reprlib.repr(others.where(others.notna(), "missing").unique().tolist())
             if column.kind == tables.NUMERIC and others.notna().any():
                 said = f"from {float(values.min()):.6g} to {float(values.max()):.6g}"
             doubts.append(
-                f"column {column.name!r} is computed, and could be {said}, which is not declared: "
-                f"{len(others) / len(values):.0%} of possible rows are never drawn, and this ties "
-                "other columns. Declare all its values, or rules that say which rows there are."
+                f"column {column.name!r} is computed, and could be {said}, not only as declared: "
+                f"{len(others) / len(values):.0%} of possible rows are never drawn, which ties "
+                "other columns. Declare all its values, or rules if no real row is like these."
             )
-    names = [one.name for one in declared] if table.container == "array" else table.names
+    names = [one.name for one in schema.declared] if table.container == "array" else table.names
     kinds = dict(zip(names, map(table.kind, range(len(table.names))), strict=False))
     ranges = [
         f"range({math.ceil(one.low)}, {math.floor(one.high) + 1}) for {one.name!r}"
-        for one in declared
+        for one in schema.columns
         if one.kind == tables.NUMERIC and not one.integer and kinds.get(one.name) in ("i", "u")
     ]
     if ranges:

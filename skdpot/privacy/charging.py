@@ -694,8 +694,7 @@ class ReleasePlan:
         receipts = {
             each.part: Receipt(ledger.identity, each.number, each.digest)
             for each in ledger.entries()
-            if each.partition == partition and each.event == self.event
-            if each.part in tokens and each.token == tokens[each.part]
+            if each.part in tokens and each.token == tokens[each.part] and each.event == self.event
         }
         if new := {part: token for part, token in tokens.items() if part not in receipts}:
             about: dict[str, Any] = {"seeded": self.source.seeded, "tokens": new}
