@@ -278,11 +278,16 @@ def shrunk_counts(counts: np.ndarray, together: np.ndarray) -> np.ndarray:
     """Return how often a group has each value, shrunk towards a model with one parameter.
 
     In the model, a share u ** a of the group is below the value that a share u of all groups is
-    below; or a share 1 - u ** a is above that with a share 1 - u above. The mean rank of the group
-    among all decides. As in James and Stein's rule, counts are shrunk by the part of the mean
-    squared difference of both distribution functions that chance explains: for n predictions,
-    1 / (14 n) if the model is right. So a group with few predictions has the shape of all groups,
-    and one with many its own.
+    below; or a share u ** a is above the value that a share u of all is above. The mean rank of the
+    group among all decides which, and a. If the model is right, the mean squared difference of both
+    distribution functions is about 1 / (14 n) for n predictions, spread over about five dimensions.
+    For five, James and Stein's rule shrinks by three fifths of the part that chance explains. So a
+    group with few predictions has the shape of all groups, and one with many its own.
+
+    Measured with 500 rows of public tables (mean of two models): with 3 to 8 groups (24 tables, ten
+    seeds), the Kolmogorov-Smirnov distance of new rows is .227 and not .233, and the AUC or R2 .001
+    higher; with two groups (14 tables, six seeds), it is .083 and not .084, and the AUC or R2 .001
+    higher.
 
     Examples
     --------
@@ -298,7 +303,7 @@ def shrunk_counts(counts: np.ndarray, together: np.ndarray) -> np.ndarray:
     model = ends**odds if odds > 1 else 1.0 - (1.0 - ends) ** (1.0 / odds)
     masses = np.diff(model, prepend=0.0)
     found = masses @ np.square(np.cumsum(counts) / n - model)
-    shrunk = min(1.0 / (14.0 * n * max(found, np.finfo(float).tiny)), 1.0)
+    shrunk = min(1.0 / (23.0 * n * max(found, np.finfo(float).tiny)), 1.0)
     return (1.0 - shrunk) * counts + shrunk * n * masses
 
 
