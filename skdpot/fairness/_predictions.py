@@ -127,13 +127,11 @@ class GroupDistribution:
         the number of predictions, and shrinks counts with the help of the sorted predictions of
         all groups.
         """
-        n, is_shrunk = len(scores), isinstance(n_quantiles, str)
-        n_quantiles = math.isqrt(n) if isinstance(n_quantiles, str) else n_quantiles
-        seen = every if is_shrunk else np.sort(scores)
+        n, seen = len(scores), every if isinstance(n_quantiles, str) else np.sort(scores)
         values, together = np.unique(seen, return_counts=True)
         counts = np.bincount(np.searchsorted(values, scores), minlength=len(values))
-        if is_shrunk:
-            counts = shrunk_counts(counts, together)
+        if isinstance(n_quantiles, str):
+            n_quantiles, counts = math.isqrt(n), shrunk_counts(counts, together)
         ends, single = np.minimum(np.cumsum(counts), n), together == 1
         starts = np.append(0.0, ends[:-1])
         low = np.where(single, 0.5 * (starts + ends), starts) / n
