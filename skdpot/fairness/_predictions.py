@@ -284,7 +284,7 @@ def shrunk_counts(counts: np.ndarray, together: np.ndarray) -> np.ndarray:
 
     Chosen on 28 other tables, and measured on 23 public ones with 500 rows (ten seeds, mean of two
     models): the Kolmogorov-Smirnov distance of new rows is .132 and not .138, and the AUC or R2 is
-    .002 higher.
+    .002 higher. With 2,000 rows (19 tables), it is .107 and not .109.
 
     Examples
     --------
