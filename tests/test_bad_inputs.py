@@ -203,6 +203,7 @@ def gradients(ledger, **options):
 # ------------------------------------
 
 UTILITIES = DRAWN.uniform(1, 5, (6, 3))
+DISTANCES = np.abs(np.subtract.outer(range(6), range(3)))
 NETWORK = {"utility_bounds": (1, 5), "target_bounds": (0, 5), "source_bounds": (0, 10)}
 
 
@@ -540,13 +541,16 @@ MISTAKES = {
         ("a second matrix of rows", lambda b: fitted_allocation().score(UTILITIES, UTILITIES[:2]),
          "y is not used", "pass other data by name, as source_utilities"),
         ("edges below 0", lambda book: allocation(book(), adjacency=-UTILITIES).fit(UTILITIES),
-         "NaN or numbers below 0", "edges have nonzero ones"),
+         "adjacency must hold only 0 and 1", "such as distances <= limit"),
         ("targets in another order",
          lambda book: fitted_allocation().predict(pd.DataFrame(UTILITIES)[::-1]),
          "names of the fit in another order", "by reindex"),
         ("distances as edges",
-         lambda book: allocation(book(), adjacency=np.full((6, 3), 2.5)).fit(UTILITIES),
-         "its numbers are no weights", "leave it out, or write 0"),
+         lambda book: allocation(book(), adjacency=DISTANCES).fit(UTILITIES),
+         "adjacency must hold only 0 and 1", "such as distances <= limit"),
+        ("weights of edges",
+         lambda b: allocation(b(), adjacency=sparse.lil_array(DISTANCES)).preview(6, 3),
+         "other numbers are no weights", "weights > 0"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),
@@ -840,7 +844,7 @@ NAMED = {
     "target_bounds": lambda book, named: allocation(
         book(), target_bounds=named([[0, 5]] * 6, "abcdef")
     ),
-    "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
+    "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES > 0, "abcdef")),
     "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
     "base_measure": lambda book, n: sampler(book(), base_measure=n([0.1, 0.2, 0.3], PLACE_NAMES)),
     "base_measure of outputs": lambda book, named: sampler(

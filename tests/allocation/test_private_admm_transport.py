@@ -274,7 +274,7 @@ WRONG = [
     ({"utility_bounds": (0, 1e300)}, "sizes up to"),
     ({"utility": "log", "utility_scale": 1e308}, "utility_scale must be 0, or between"),
     ({"target_bounds": (0, 1e200)}, "the largest bound must be 0 or from"),
-    ({"adjacency": np.full((5, 3), np.nan)}, "NaN"),
+    ({"adjacency": np.full((5, 3), np.nan)}, "only 0 and 1"),
 ]
 
 
