@@ -112,6 +112,7 @@ PEOPLE = pd.DataFrame(
 NUMBERS, SEX = PEOPLE[["age", "income"]], PEOPLE["sex"]
 NUMBERS_AND_SEX = PEOPLE[["age", "income", "sex"]]
 HIRED, WAGE = DRAWN.integers(0, 2, 60), DRAWN.normal(size=60)
+CODED = NUMBERS.assign(sex=1 * (SEX == "f"))
 FIRST = PEOPLE.index == 0
 AGE_WITH_GAP = PEOPLE["age"].where(~FIRST)
 DECLARED = {
@@ -320,7 +321,7 @@ MISTAKES = {
          lambda b: distance(b(), metric=lambda a, b: -abs(a - b).sum(), cost_range=(0, 2)).fit(
              X, GROUP
          ),
-         r"is -2 between opposite .* and -?0 at equal points, with cost_range=\(0, 2\)",
+         r"is -2 between opposite .* and -?0 at equal points, with cost_range=\(0.0, 2.0\)",
          "must be a distance, not a similarity"),
         ("a similarity within its range",
          lambda b: distance(b(), metric=lambda a, b: np.exp(-abs(a - b).sum()),
@@ -382,6 +383,14 @@ MISTAKES = {
         ("a new group",
          lambda book: fitted_repair().transform(NUMBERS, sensitive_features=["x"] * 60),
          "neither declared nor in the fit: 'x'", r"unknown='nearest'\) .* leave out"),
+        ("numbers of groups as text",
+         lambda book: repair().fit(CODED).transform(CODED.astype({"sex": str})),
+         "neither declared nor in the fit: .*'0'", "number 1 is not the text '1': convert these"),
+        ("pairs of groups as numbers",
+         lambda book: repair(sensitive_features=["sex", "city"]).fit(
+             CODED.assign(city="1").astype({"sex": str})
+         ).transform(CODED.assign(city=1)),
+         r"nor in the fit: .*\(0, 1\)", "number 1 is not the text '1': convert these"),
         ("gaps in several columns",
          lambda book: repair().fit(PEOPLE.assign(age=AGE_WITH_GAP, income=AGE_WITH_GAP)),
          "Input X contains NaN or infinity, in column 'age'",
@@ -565,6 +574,12 @@ MISTAKES = {
         ("weights of edges",
          lambda b: allocation(b(), adjacency=sparse.lil_array(DISTANCES)).preview(6, 3),
          "other numbers are no weights", "weights > 0"),
+        ("values below 0 with a logarithm",
+         lambda book: allocation(book(), utility="log", utility_bounds=(-5, 5)).fit(UTILITIES),
+         "utility='log' takes no weights below 0", "utility_bounds; 'quadratic' does"),
+        ("values below 0 with a logarithm and without privacy",
+         lambda b: allocation(None, epsilon=None, utility="log").fit(-UTILITIES),
+         "utility='log' takes no weights below 0", "from X"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),
@@ -1020,6 +1035,14 @@ POSSIBLE = [
     ["(city == 'Oslo') & (age == 30)"], ["wage > 99.999", "age > 78"], ["age > 100 - wage / 9"],
 ]  # fmt: skip
 # What is told of values that are not private, and what looks like it.
+TITLED = pd.concat(
+    [
+        PEOPLE[["age", "sex"]].assign(
+            title=np.where(SEX == "m", "Mr", np.resize(["Mrs", "Miss"], 60))
+        )
+    ]
+    * 40
+)
 SPELT = np.where(np.arange(60) == 7, "F ", SEX)
 TOLD = {
     "half of cost_matrix is 0: .* add its .T": lambda: sampler(
@@ -1030,6 +1053,17 @@ TOLD = {
     "column 'code' of X tells the group": lambda: repair().fit(
         PEOPLE.assign(code=SEX.map({"f": "1", "m": "2"}))
     ),
+    "about 100 % of the rows .* such as title=Miss; title=Mr; title=Mrs": lambda: repair(
+        conditional_on="title"
+    ).fit(TITLED),
+    "of conditional_on that .* such as title=(Miss|Mrs?)(;|. How).*: merge": lambda: private_repair(
+        None,
+        epsilon=20.0,
+        method="conditional",
+        conditional_on="title",
+        categories={"title": ["Miss", "Mr", "Mrs"]},
+        bounds={"age": (18, 80)},
+    ).fit(TITLED),
     "column 'wage' has numbers as text.* pandas.to_numeric": lambda: repair().fit(
         PEOPLE.assign(wage=np.where(HIRED, "1,200", "900"))
     ),
@@ -1077,6 +1111,9 @@ TOLD = {
 PLAIN = {
     "numbers of which many are 0": lambda: repair().fit(
         PEOPLE.assign(savings=np.where(HIRED, 900 + PEOPLE["age"] % 7, 0))
+    ),
+    "a column that groups share": lambda: repair(conditional_on="city").fit(
+        pd.concat([PEOPLE] * 4)
     ),
     "levels from below 0": lambda: repair().fit(PEOPLE.assign(mood=np.resize([-1, 0, 1, 2], 60))),
     "codes as text": lambda: repair().fit(PEOPLE.assign(code=np.where(HIRED, "1", "2"))),

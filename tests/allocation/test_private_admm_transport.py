@@ -257,7 +257,7 @@ WRONG = [
         r"utility_bounds must be declared.*\(low, high\), the least and the",
     ),
     ({"utility_bounds": (5, 1)}, "low < high"),
-    ({"utility": "log", "utility_bounds": (-1, 5)}, "non-negative"),
+    ({"utility": "log", "utility_bounds": (-1, 5)}, "no weights below 0"),
     ({"utility": "log", "utility_scale": 0.0}, "scales must be positive"),
     ({"utility": "quadratic", "utility_scale": np.ones((2, 2))}, "utility_scale must be a number"),
     ({"utility": "quadratic", "utility_scale": -1.0}, "utility_scale"),
