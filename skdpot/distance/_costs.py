@@ -210,13 +210,12 @@ def _callable_cost(
     with silence():
         # A cost may be undefined where nothing is moved.
         same = result_of(partial(_called, metric, first, first), math.nan)
-    least, width, many_times = bounds[0], bounds[1] - bounds[0], 10.0
-    # Costs may be clipped on purpose, but not most of them. Rounding may lead below the range.
-    if same > apart or not -1e-6 * width <= apart - least <= many_times * width:
+    # Costs may be clipped on purpose, but not most of them.
+    width, rounding, most = bounds[1] - bounds[0], 1e-6, 10.0
+    if same - apart > rounding * width or not -rounding <= (apart - bounds[0]) / width <= most:
         raise ValueError(
-            f"metric={metric!r} is {apart:g} between opposite corners of the box and {same:g} at "
-            f"equal points, with cost_range={bounds}. It must be a distance, not a similarity, in "
-            "the unit of cost_range; a function may clip it."
+            f"metric={metric!r} is {apart:g} between opposite corners and {same:g} at equal points, "
+            f"with cost_range={bounds}. Give a distance in this unit, no similarity, or clip it."
         )
     return CostFunction(bounds, None, False, partial(_called_costs, metric))
 
