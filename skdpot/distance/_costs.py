@@ -214,7 +214,7 @@ def _callable_cost(
     width, rounding, most = bounds[1] - bounds[0], 1e-6, 10.0
     if same - apart > rounding * width or not -rounding <= (apart - bounds[0]) / width <= most:
         raise ValueError(
-            f"metric={metric!r} is {apart:g} between opposite corners and {same:g} at equal points, "
+            f"metric={metric!r} is {apart:g} between opposite corners, {same:g} at equal points, "
             f"with cost_range={bounds}. Give a distance in this unit, no similarity, or clip it."
         )
     return CostFunction(bounds, None, False, partial(_called_costs, metric))
