@@ -575,11 +575,8 @@ MISTAKES = {
          lambda b: allocation(b(), adjacency=sparse.lil_array(DISTANCES)).preview(6, 3),
          "other numbers are no weights", "weights > 0"),
         ("values below 0 with a logarithm",
-         lambda book: allocation(book(), utility="log", utility_bounds=(-5, 5)).fit(UTILITIES),
-         "utility='log' takes no weights below 0", "utility_bounds; 'quadratic' does"),
-        ("values below 0 with a logarithm and without privacy",
          lambda b: allocation(None, epsilon=None, utility="log").fit(-UTILITIES),
-         "utility='log' takes no weights below 0", "from X"),
+         "utility='log' takes no weights below 0", "from X or utility_bounds; 'quadratic' does"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),
@@ -1035,14 +1032,8 @@ POSSIBLE = [
     ["(city == 'Oslo') & (age == 30)"], ["wage > 99.999", "age > 78"], ["age > 100 - wage / 9"],
 ]  # fmt: skip
 # What is told of values that are not private, and what looks like it.
-TITLED = pd.concat(
-    [
-        PEOPLE[["age", "sex"]].assign(
-            title=np.where(SEX == "m", "Mr", np.resize(["Mrs", "Miss"], 60))
-        )
-    ]
-    * 40
-)
+TITLES = np.where(SEX == "m", "Mr", np.resize(["Mrs", "Miss"], 60))
+TITLED = pd.concat([PEOPLE[["age", "sex"]].assign(title=TITLES)] * 40)
 SPELT = np.where(np.arange(60) == 7, "F ", SEX)
 TOLD = {
     "half of cost_matrix is 0: .* add its .T": lambda: sampler(
