@@ -29,9 +29,14 @@ _STATUS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names, and return the exit status."""
     options = _parser().parse_args(arguments)
+    # Only private values tell whether it is needed.
+    is_open = getattr(options, "decimal", "") is None and options.sep == ";"
+    hint = ["numbers are read with a decimal point; for such as 12,5 add --decimal ,"] * is_open
+    options.decimal = getattr(options, "decimal", None) or "."
+    _say(*hint)
     with warnings.catch_warnings():
         # A warning's line of code says nothing to somebody in a shell.
-        warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_: _say(f"warning: {message}", *hint)
         try:
             options.do(options)
         except Exception as error:
@@ -42,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = text.replace("pass another encoding", "name it by --encoding")
             # They say that the ledger was charged.
             notes = getattr(error, "__notes__", ())
-            _say(f"error: {text or type(error).__name__}", *notes)
+            _say(f"error: {text or type(error).__name__}", *notes, *(hint if notes else ()))
             return 3 if notes else 1
         except KeyboardInterrupt as error:
             _say("interrupted.", *getattr(error, "__notes__", ()))
@@ -380,7 +385,7 @@ def _parser() -> argparse.ArgumentParser:
     def add_reading(add: Any) -> None:
         add("--sep", type=lambda text: text.replace("\\t", "\t"), default=",", metavar="CHARACTER",
             help="separates the fields of a .csv file (default: a comma)")  # fmt: skip
-        add("--decimal", default=".", choices=(".", ","), help="its decimal point")
+        add("--decimal", choices=(".", ","), help="its decimal point (default: a point)")
         add("--encoding", default="utf-8-sig", help="its encoding (default: UTF-8)")
         add("--na", action="append", default=[], metavar="TEXT",
             help="a further text that stands for a missing value; may be repeated")  # fmt: skip

@@ -237,6 +237,20 @@ def test_files_of_other_programs_are_read_and_compressed_ones_written(folder, ca
         read_table_file(folder / "data.parquet", [], na=["-9"])
 
 
+@pytest.mark.refuses_useless
+@pytest.mark.filterwarnings("always:nearly all")
+def test_decimal_commas_are_asked_for_where_semicolons_separate(folder, capsys):
+    (folder / "data.csv").write_text("wage;sex\n" + "12,5;f\n7,25;m\n" * 500)
+    schema = {"wage": {"bounds": [0, 20], "missing": True}, "sex": ["f", "m"]}
+    (folder / "schema.json").write_text(json.dumps(schema))
+    # The second time beside the warning that all of them are missing.
+    for options, times in (
+        (["--preview"], 1), (["--preview", "--decimal", "."], 0), ([], 2), (["--decimal", ","], 0),
+    ):  # fmt: skip
+        assert run(folder, "--sep", ";", *options, out=f"{times}{len(options)}.csv") == 0
+        assert capsys.readouterr().err.count("for such as 12,5 add --decimal ,") == times
+
+
 WRONG_FILES = {
     "no schema": ("schema.json", None, "writes one to be filled in"),
     "a record instead of names": ("data.csv", "s3cret,s3cret2\n3,4", "lacks the columns"),

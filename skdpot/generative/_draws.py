@@ -457,7 +457,7 @@ class ReleasedTable:
 
     def _frame(self, plain: Sequence[np.ndarray]) -> Any:
         """Return rows as a pandas data frame, with the target if it is declared in the schema."""
-        schema = self._named_schema
+        schema = self.space.named_schema
         return _records.frame_of(schema, plain[: len(schema.columns)])
 
     def _computed(self, plain: Sequence[np.ndarray]) -> dict[Any, np.ndarray]:
@@ -531,15 +531,10 @@ class ReleasedTable:
             warn_user("most drawn rows are left out: compare computed columns with the schema.")
         return drawn
 
-    @property
-    def _named_schema(self) -> TableSchema:
-        """Return the schema of the columns that users declared by name."""
-        return self.space.schema if self.space.named else self.space.table_schema
-
     def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
-        names = self._named_schema.names
+        names = self.space.named_schema.names
         if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions by the name of a column, among {names}, "

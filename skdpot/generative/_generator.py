@@ -460,6 +460,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _plan(self, data: _Data) -> ReleasePlan:
         (model, records), relation = data, relation_of(self.ledger, self.neighbouring)
+        warn_user(records.doubts)
         # A network that learns afterwards has random numbers of its own, for_user(1).
         source = make_source(self.random_state).for_user(0)
         budget = _records.sketch_budget(self.epsilon, self.delta, relation)

@@ -7,6 +7,7 @@ public, and are only applied to drawn rows. No private row is ever tested.
 import json
 import math
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -199,6 +200,8 @@ class PrivateRecords:
         Private: the number of the label of each vector. None means that there are no labels.
     persons : ndarray of shape (n_records,), default=None
         Private: the number of the person of each row of a table. None means one row per person.
+    doubts : str, default=None
+        Public: what to warn of before the charge, if there is anything.
 
     Examples
     --------
@@ -216,6 +219,7 @@ class PrivateRecords:
     n_read: int
     labels: np.ndarray | None = None
     persons: np.ndarray | None = None
+    doubts: str | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -578,12 +582,7 @@ class Rules:
         frame = self.complete(frame)
         kept = np.ones(len(frame), dtype=bool)
         for column in schema.computed:
-            values, numeric = frame[column.name], column.kind == tables.NUMERIC
-            if column.unit is None:
-                ends = column.low, column.high
-                inside = values.between(*ends) if numeric else values.isin(column.values)
-                inside |= values.isna() & column.missing
-                kept &= inside.to_numpy(dtype=bool, na_value=False)
+            kept &= _are_declared(column, frame[column.name])
         for condition in self.conditions:
             values = type(frame)({"kept": _evaluated(condition, frame)})["kept"]
             if str(values.dtype) not in ("bool", "boolean"):
@@ -617,6 +616,14 @@ def read_rules(rules: Any, computed: Any) -> Rules:
     return found
 
 
+def _are_declared(column: tables.Column, values: Any) -> np.ndarray:
+    """Tell which values of a computed column are declared; all dates are."""
+    if column.unit is not None:
+        return np.ones(len(values), dtype=bool)
+    right = values.isin(column.values) if column.values else values.between(column.low, column.high)
+    return (right | values.isna() & column.missing).to_numpy(dtype=bool, na_value=False)
+
+
 def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     """Raise unless rules can be evaluated on rows of a declaration: public, as all of this is."""
     labels = {str(column.name): column.values for column in schema.declared if column.values}
@@ -625,16 +632,59 @@ def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
             if word not in labels.get(name, (word,)):
                 raise ValueError(f"the rule {text!r} has {word!r}, which is no label of {name!r}.")
     if rules:
-        # Made-up rows of declared values: a rule that fails must fail before the charge.
-        rng = RandomState(0)
-        n_known, n_codes = np.array([(c.n_known, c.n_codes) for c in schema.columns]).T
-        codes = rng.randint(0, n_codes, (64, len(n_codes)), dtype=np.int64)
-        codes[0], codes[1] = 0, n_known - 1
-        frame = frame_of(schema, schema.plain_values(codes, rng.uniform(size=codes.shape)))
+        # A rule that fails must fail before the charge.
+        frame = _made_up_rows(schema, 64)
         if not replace(rules, conditions=()).kept(frame, schema).any():
             raise ValueError("computed has values that the schema does not declare: compare both.")
         if not rules.kept(frame, schema).any():
             _refuse_impossible(schema, [each for each in rules.conditions if isinstance(each, str)])
+
+
+def _made_up_rows(schema: tables.TableSchema, n_rows: int) -> Any:
+    """Return a frame of random declared values; of each eighth row, all are missing that may be."""
+    rng = RandomState(0)
+    n_known, n_codes = np.array([(c.n_known, c.n_codes) for c in schema.columns]).T
+    codes = rng.randint(0, n_codes, (n_rows, len(n_codes)), dtype=np.int64)
+    codes[7::8] = np.where(n_codes > n_known, n_known, codes[7::8])
+    codes[0], codes[1] = 0, n_known - 1
+    return frame_of(schema, schema.plain_values(codes, rng.uniform(size=codes.shape)))
+
+
+def doubts_of(estimator: Any, space: "TableSpace", table: tables.Table) -> str | None:
+    """Return what to warn of before the charge: public, by declarations and types of columns.
+
+    Of the table only names and types are read; it has no columns if these are not known.
+    """
+    doubts, schema = [], space.named_schema
+    if schema.computed:
+        frame, rules = _made_up_rows(schema, 1024), read_rules(estimator.rules, estimator.computed)
+        frame = frame[rules.kept(frame, tables.TableSchema(schema.columns))]
+    for column in schema.computed:
+        values = frame[column.name]
+        others = values[~_are_declared(column, values)].astype(object)
+        # Fewer hardly change what is drawn.
+        if len(others) > 0.05 * len(values):
+            said = reprlib.repr(others.where(others.notna(), "missing").unique().tolist())
+            if column.kind == tables.NUMERIC and others.notna().any():
+                said = f"from {float(values.min()):.6g} to {float(values.max()):.6g}"
+            doubts.append(
+                f"column {column.name!r} is computed, and could be {said}, not only as declared: "
+                f"{len(others) / len(values):.0%} of possible rows are never drawn, which ties "
+                "other columns. Declare all its values, or rules if no real row is like these."
+            )
+    names = [one.name for one in schema.declared] if table.container == "array" else table.names
+    kinds = dict(zip(names, map(table.kind, range(len(table.names))), strict=False))
+    ranges = [
+        f"range({math.ceil(one.low)}, {math.floor(one.high) + 1}) for {one.name!r}"
+        for one in schema.columns
+        if one.kind == tables.NUMERIC and not one.integer and kinds.get(one.name) in ("i", "u")
+    ]
+    if ranges:
+        doubts.append(
+            "columns of integers are declared as real numbers, and are drawn with decimals: for "
+            f"integers declare {', '.join(ranges)}, or 'integer': True beside bounds."
+        )
+    return " ".join(doubts) or None
 
 
 def _refuse_impossible(schema: tables.TableSchema, texts: list[str]) -> None:
@@ -884,10 +934,14 @@ class TableSpace:
         return replace(self.schema, columns=self.schema.columns[:-1], target=None)
 
     @property
+    def named_schema(self) -> tables.TableSchema:
+        """Return the schema of the columns that users declared by name."""
+        return self.schema if self.named else self.table_schema
+
+    @property
     def declaration(self) -> dict[Any, Any]:
         """Return the schema, as a generator is given it."""
-        schema = self.schema if self.named else self.table_schema
-        return {column.pop("name"): column for column in schema.plain()["columns"]}
+        return {column.pop("name"): column for column in self.named_schema.plain()["columns"]}
 
     def read(
         self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool = False

@@ -82,24 +82,27 @@ class TableSketch(BaseEstimator):
         space = _records.read_space(estimator, table.container, apart=y is not None)
         space = replace(space, schema=space.schema.typed(table))
         codes = space.read(estimator, X, y, reset=reset, private=private)
+        doubts = _records.doubts_of(estimator, space, table)
         # A row without a person, or with an undeclared value, counts nowhere: an error would tell
         # of it.
         kept = (codes >= 0).all(axis=1)
         if user is None:
-            return PrivateRecords(space, codes[kept], len(codes))
+            return PrivateRecords(space, codes[kept], len(codes), doubts=doubts)
         persons, names = person_codes(groups, len(codes), leave_out=private)
         kept &= persons >= 0
-        return PrivateRecords(space.by_person(user), codes[kept], len(names), persons=persons[kept])
+        space, persons = space.by_person(user), persons[kept]
+        return PrivateRecords(space, codes[kept], len(names), persons=persons, doubts=doubts)
 
     def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
         if _schema.is_auto(estimator):
-            space = _schema.open_space(estimator, columns)
-        else:
-            space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
+            return PrivateRecords(_schema.open_space(estimator, columns), np.empty((0, 0)), 0)
+        space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
+        table = Table(columns if len(getattr(columns, "shape", ())) == 2 else np.empty((0, 0)))
+        doubts = _records.doubts_of(estimator, space, table)
         if by_person:
             space = space.by_person("user")
-        return PrivateRecords(space, np.empty((0, 0)), 0)
+        return PrivateRecords(space, np.empty((0, 0)), 0, doubts=doubts)
 
     def _plan(
         self,

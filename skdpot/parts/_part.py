@@ -182,7 +182,9 @@ def make_part(
             "nothing was charged now. Take the file that was made; or pass again=True for another "
             "release, which is charged."
         )
-    plan.charge_to(ledger, token=token)
+    # Its token tells what is released: the ledger may be labelled otherwise than it was.
+    if token not in made:
+        plan.charge_to(ledger, token=token)
     try:
         with np.errstate(all="ignore"):
             sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))

@@ -696,11 +696,16 @@ class ReleasePlan:
         """
         # The ledgers of the other parts need not be kept.
         self.check(next(iter(ledger.partition(partition, tokens, fixed_key=True).values())))
-        return ledger.charge_parts(
-            partition,
-            dict.fromkeys(tokens, self.event),
-            unit=self.unit,
-            label=self.label,
-            seeded=self.source.seeded,
-            tokens=tokens,
-        )
+        # Their tokens tell what is released: a call that goes on may label its ledger otherwise.
+        mine = partition, self.unit, self.event, self.source.seeded
+        receipts = {
+            each.part: Receipt(ledger.identity, each.number, each.digest)
+            for each in ledger.entries()
+            if (each.partition, each.unit, each.event, each.seeded) == mine
+            and each.token == tokens.get(each.part, ())
+        }
+        if new := {part: token for part, token in tokens.items() if part not in receipts}:
+            about: dict[str, Any] = {"seeded": self.source.seeded, "tokens": new}
+            about |= {"unit": self.unit, "label": self.label}
+            receipts |= ledger.charge_parts(partition, dict.fromkeys(new, self.event), **about)
+        return receipts

@@ -342,9 +342,9 @@ class PrivacyLedger:
             Whether the release can be reproduced.
         token : str, default=None
             A public name of this release, at most 200 characters, unique in the ledger. A second
-            charge with the same token, by any process at any time, charges nothing and returns the
-            receipt of the first. So a program that repeats a charge after a crash must release
-            exactly the same output; a new output needs a new token.
+            charge with the same token and label, by any process at any time, charges nothing and
+            returns the receipt of the first. So a program that repeats a charge after a crash must
+            release exactly the same output; a new output needs a new token.
         pending : bool, default=False
             Whether the charge is listed as "charged, not released" until `finish` is called.
 
@@ -359,7 +359,7 @@ class PrivacyLedger:
             If the budget does not allow it. The error states what was asked, spent and left.
         TypeError, ValueError
             If the event, unit, label, relation or token is invalid, the token belongs to another
-            event, unit or part, or the release is seeded.
+            label, event, unit or part, or the release is seeded.
         LedgerError
             If the file cannot be written to, or was tampered with.
 
@@ -691,7 +691,7 @@ class PrivacyLedger:
                         f"the token {token!r} is that of record {number}, which is another "
                         f"release: {_format_content(content)}, and not "
                         f"{_format_content(rec.content_of(body))}. Nothing was charged. Take "
-                        "another token, or repeat that release with the same settings."
+                        "another token, or repeat that release with its label and settings."
                     )
             # They are written together when the block ends, or none is.
             records += self._chain.after(known.last, bodies.values())
@@ -1103,9 +1103,9 @@ def format_pair(pair: tuple[float, float]) -> str:
 
 def _format_content(content: tuple) -> str:
     """Return the content of a token for a message."""
-    unit, event, seeded, partition, part = content
+    label, unit, event, seeded, partition, part = content
     where = "" if partition is None else f" in part {part!r} of {partition!r}"
-    return f"{ev.event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
+    return f"{label!r}, {ev.event_from_json(event)} per {unit}{where}{' (seeded)' * seeded}"
 
 
 def _units(history: rec.History, unit: str | None) -> list[str]:

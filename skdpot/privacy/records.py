@@ -388,7 +388,7 @@ def charge_body(
 
 def content_of(body: dict[str, Any]) -> tuple:
     """Return the part of a charge that must agree for two charges with one token."""
-    return tuple(body[name] for name in ("unit", "event", "seeded", "partition", "part"))
+    return tuple(body[name] for name in ("label", "unit", "event", "seeded", "partition", "part"))
 
 
 def entry_of(record: Record, pending: Container[int] = ()) -> Entry | None:

@@ -70,7 +70,7 @@ def test_a_template_is_written_once_filled_in_and_read(tmp_path):
     with pytest.raises(ValueError, match=r"\['age', 'town'\].*write what is publicly known"):
         generator.fit(frame)
     assert not ledger.entries()
-    written |= {"age": {"bounds": [0, 99]}, "town": ["here", "there"], "format": 1}
+    written |= {"age": {"bounds": [0, 99], "integer": True}, "town": ["here", "there"], "format": 1}
     path.write_text(json.dumps(written))
     for schema in (path, str(path), json.dumps(written)):
         generator.set_params(schema=schema).fit(frame)

@@ -147,6 +147,8 @@ def test_another_part_has_other_noise_and_is_charged_whether_or_not_rows_changed
         for again in (True, True, False):
             parts.append(make(agreement, ledger=ledger, again=again).read_bytes())
         assert parts[0] != parts[1] and parts[2] in parts[:2]
+        april = ledger.labelled("april")
+        assert make(agreement, ledger=april).read_bytes() == parts[2]
         with pytest.raises(ValueError, match="again=True"):
             make(agreement, rows=rows_of(5), ledger=ledger)
     assert len(ledger.entries()) == 2

@@ -50,7 +50,6 @@ class TestRepeatedCharge:
     def test_is_no_charge_and_returns_the_first_receipt(self, ledger):
         first = ledger.charge(COST, **RECORD, token="May")
         assert ledger.charge(COST, **RECORD, token="May") == first
-        assert ledger.labelled("again").charge(COST, **RECORD, token="May") == first
         (entry,) = ledger.entries()
         assert (entry.token, entry.label) == ("May", "a mean")
         assert ledger.spent() == (0.75, 0.0)
@@ -64,16 +63,30 @@ class TestRepeatedCharge:
         assert len(ledger.entries()) == 1
 
     @pytest.mark.parametrize(
-        ("event", "unit", "words"),
+        ("changed", "words"),
         [
-            (PureDpEvent(0.5), "record", "PureDpEvent.epsilon=0.5. per record"),
-            (COST, "user", "per user"),
+            ({"event": PureDpEvent(0.5)}, "PureDpEvent.epsilon=0.5. per record"),
+            ({"unit": "user"}, "per user"),
+            ({"label": "a median"}, "not 'a median', "),
         ],
     )
-    def test_with_other_content_is_refused(self, ledger, event, unit, words):
-        ledger.charge(COST, **RECORD, token="May")
-        with pytest.raises(ValueError, match=f"that of record 1, .*{words}.*another token"):
-            ledger.charge(event, unit=unit, label="x", token="May")
+    def test_with_other_content_is_refused(self, ledger, changed, words):
+        first = {"event": COST, **RECORD, "token": "May"}
+        ledger.charge(**first)
+        with pytest.raises(ValueError, match=f"of record 1, .*: 'a mean', .*{words}.*another tok"):
+            ledger.charge(**first | changed)
+        assert len(ledger.entries()) == 1
+
+    def test_with_another_text_before_its_label_is_refused(self, ledger):
+        ledger.labelled("June").charge(COST, **RECORD, token="sum")
+        ledger.partition("half", ["left"], fixed_key=True)
+        july, token = ledger.labelled("July"), {"left": "sum"}
+        for charge in (
+            lambda: july.charge(COST, **RECORD, token="sum"),
+            lambda: july.charge_parts("half", {"left": COST}, **RECORD, tokens=token),
+        ):
+            with pytest.raises(ValueError, match="'June: a mean', .*not 'July: a mean', .*label"):
+                charge()
         assert len(ledger.entries()) == 1
 
     def test_of_a_part(self, ledger):

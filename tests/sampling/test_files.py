@@ -207,7 +207,11 @@ def test_a_release_whose_key_is_lost_is_charged_again(setting):
 
 
 def test_moved_sources_and_other_paths_are_resumed(setting, monkeypatch):
+    """A ledger may also have another text in front of its labels."""
+    first = setting.ledger
+    setting.ledger = first.labelled("March")
     setting.kill_after(1)
+    setting.ledger = first.labelled("April")
     # No pickle, which would be run.
     claim = json.loads(setting.key.read_text().splitlines()[1])
     assert json.loads(claim["sampler"])["parameters"]["epsilon"] == 2.0
