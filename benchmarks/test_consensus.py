@@ -41,7 +41,7 @@ def dense_network(rng, n):
 def sparse_network(rng, n_dense):
     """As many edges between 20 times as many nodes."""
     n = 20 * n_dense
-    adjacency = sparse.random_array((n, n), density=n_dense**2 / n**2, rng=rng)
+    adjacency = sparse.random_array((n, n), density=n_dense**2 / n**2, rng=rng) > 0
     return make_network(adjacency, *(np.c_[np.zeros(n), rng.uniform(1, 5, n)] for _ in range(2)))
 
 

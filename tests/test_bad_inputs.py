@@ -112,6 +112,7 @@ PEOPLE = pd.DataFrame(
 NUMBERS, SEX = PEOPLE[["age", "income"]], PEOPLE["sex"]
 NUMBERS_AND_SEX = PEOPLE[["age", "income", "sex"]]
 HIRED, WAGE = DRAWN.integers(0, 2, 60), DRAWN.normal(size=60)
+CODED = NUMBERS.assign(sex=1 * (SEX == "f"))
 FIRST = PEOPLE.index == 0
 AGE_WITH_GAP = PEOPLE["age"].where(~FIRST)
 DECLARED = {
@@ -203,6 +204,7 @@ def gradients(ledger, **options):
 # ------------------------------------
 
 UTILITIES = DRAWN.uniform(1, 5, (6, 3))
+DISTANCES = np.abs(np.subtract.outer(range(6), range(3)))
 NETWORK = {"utility_bounds": (1, 5), "target_bounds": (0, 5), "source_bounds": (0, 10)}
 
 
@@ -315,6 +317,20 @@ MISTAKES = {
         ("a frame as bounds",
          lambda book: distance(book(), bounds=pd.DataFrame([[0, 0], [1, 1]])).fit(X, GROUP),
          r"must be a pair \(low, high\)", "or as two lists in the order of the columns"),
+        ("a similarity",
+         lambda b: distance(b(), metric=lambda a, b: -abs(a - b).sum(), cost_range=(0, 2)).fit(
+             X, GROUP
+         ),
+         r"is -2 between opposite corners, -?0 at equal points, with cost_range=\(0.0, 2.0\)",
+         "Give a distance in this unit, no similarity"),
+        ("a similarity within its range",
+         lambda b: distance(b(), metric=lambda a, b: np.exp(-abs(a - b).sum()),
+             cost_range=(0, 1)).fit(X, GROUP),
+         "is 0.135335 between opposite corners, 1 at equal points", "no similarity"),
+        ("metres in a range of kilometres",
+         lambda b: distance(b(), metric=lambda a, b: 1000 * abs(a - b).sum(),
+             cost_range=(0, 2)).preview(40, 2, group_sizes={0: 20, 1: 20}),
+         "is 2000 between opposite corners", "in this unit, no similarity, or clip it"),
         ("dates as bounds",
          lambda book: distance(book(), bounds=tuple(np.array([0, 1], "M8[D]"))).fit(X, GROUP),
          r"must be a pair \(low, high\)", "of finite numbers"),
@@ -367,6 +383,14 @@ MISTAKES = {
         ("a new group",
          lambda book: fitted_repair().transform(NUMBERS, sensitive_features=["x"] * 60),
          "neither declared nor in the fit: 'x'", r"unknown='nearest'\) .* leave out"),
+        ("numbers of groups as text",
+         lambda book: repair().fit(CODED).transform(CODED.astype({"sex": str})),
+         "neither declared nor in the fit: .*'0'", "number 1 is not the text '1': convert these"),
+        ("pairs of groups as numbers",
+         lambda book: repair(sensitive_features=["sex", "city"]).fit(
+             CODED.assign(city="1").astype({"sex": str})
+         ).transform(CODED.assign(city=1)),
+         r"nor in the fit: .*\(0, 1\)", "number 1 is not the text '1': convert these"),
         ("gaps in several columns",
          lambda book: repair().fit(PEOPLE.assign(age=AGE_WITH_GAP, income=AGE_WITH_GAP)),
          "Input X contains NaN or infinity, in column 'age'",
@@ -540,13 +564,19 @@ MISTAKES = {
         ("a second matrix of rows", lambda b: fitted_allocation().score(UTILITIES, UTILITIES[:2]),
          "y is not used", "pass other data by name, as source_utilities"),
         ("edges below 0", lambda book: allocation(book(), adjacency=-UTILITIES).fit(UTILITIES),
-         "NaN or numbers below 0", "edges have nonzero ones"),
+         "adjacency must hold only 0 and 1", "such as distances <= limit"),
         ("targets in another order",
          lambda book: fitted_allocation().predict(pd.DataFrame(UTILITIES)[::-1]),
          "names of the fit in another order", "by reindex"),
         ("distances as edges",
-         lambda book: allocation(book(), adjacency=np.full((6, 3), 2.5)).fit(UTILITIES),
-         "its numbers are no weights", "leave it out, or write 0"),
+         lambda book: allocation(book(), adjacency=DISTANCES).fit(UTILITIES),
+         "adjacency must hold only 0 and 1", "such as distances <= limit"),
+        ("weights of edges",
+         lambda b: allocation(b(), adjacency=sparse.lil_array(DISTANCES)).preview(6, 3),
+         "other numbers are no weights", "weights > 0"),
+        ("values below 0 with a logarithm",
+         lambda b: allocation(None, epsilon=None, utility="log").fit(-UTILITIES),
+         "utility='log' takes no weights below 0", "from X or utility_bounds; 'quadratic' does"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),
@@ -840,7 +870,7 @@ NAMED = {
     "target_bounds": lambda book, named: allocation(
         book(), target_bounds=named([[0, 5]] * 6, "abcdef")
     ),
-    "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
+    "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES > 0, "abcdef")),
     "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
     "base_measure": lambda book, n: sampler(book(), base_measure=n([0.1, 0.2, 0.3], PLACE_NAMES)),
     "base_measure of outputs": lambda book, named: sampler(
@@ -1002,6 +1032,8 @@ POSSIBLE = [
     ["(city == 'Oslo') & (age == 30)"], ["wage > 99.999", "age > 78"], ["age > 100 - wage / 9"],
 ]  # fmt: skip
 # What is told of values that are not private, and what looks like it.
+TITLES = np.where(SEX == "m", "Mr", np.resize(["Mrs", "Miss"], 60))
+TITLED = pd.concat([PEOPLE[["age", "sex"]].assign(title=TITLES)] * 40)
 SPELT = np.where(np.arange(60) == 7, "F ", SEX)
 TOLD = {
     "half of cost_matrix is 0: .* add its .T": lambda: sampler(
@@ -1012,6 +1044,17 @@ TOLD = {
     "column 'code' of X tells the group": lambda: repair().fit(
         PEOPLE.assign(code=SEX.map({"f": "1", "m": "2"}))
     ),
+    "about 100 % of the rows .* such as title=Miss; title=Mr; title=Mrs": lambda: repair(
+        conditional_on="title"
+    ).fit(TITLED),
+    "of conditional_on that .* such as title=(Miss|Mrs?)(;|. How).*: merge": lambda: private_repair(
+        None,
+        epsilon=20.0,
+        method="conditional",
+        conditional_on="title",
+        categories={"title": ["Miss", "Mr", "Mrs"]},
+        bounds={"age": (18, 80)},
+    ).fit(TITLED),
     "column 'wage' has numbers as text.* pandas.to_numeric": lambda: repair().fit(
         PEOPLE.assign(wage=np.where(HIRED, "1,200", "900"))
     ),
@@ -1070,6 +1113,9 @@ DOUBTFUL = {
 PLAIN = {
     "numbers of which many are 0": lambda: repair().fit(
         PEOPLE.assign(savings=np.where(HIRED, 900 + PEOPLE["age"] % 7, 0))
+    ),
+    "a column that groups share": lambda: repair(conditional_on="city").fit(
+        pd.concat([PEOPLE] * 4)
     ),
     "levels from below 0": lambda: repair().fit(PEOPLE.assign(mood=np.resize([-1, 0, 1, 2], 60))),
     "codes as text": lambda: repair().fit(PEOPLE.assign(code=np.where(HIRED, "1", "2"))),

@@ -618,7 +618,7 @@ class PrivateADMMTransport(AllocationEstimator):
         Public. The smallest and the largest total amount that each target receives, and that each
         source gives; or one pair for all of them, a tuple. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-        Public. Nonzero entries are edges. Nothing is sent on other pairs, and their utilities are
+        Public. 1 where an edge is, else 0. Nothing is sent on other pairs, and their utilities are
         not used. None means all pairs; without an epsilon, and for a sparse X, its stored entries.
     node_budgets : pair of float or array-like, default=None
         Public. The part of epsilon that each target and each source spends, above 0 and at most 1:

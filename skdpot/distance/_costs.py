@@ -99,8 +99,9 @@ def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> Co
     Raises
     ------
     ValueError
-        If the metric is not known, the range is missing or wrong, or a callable
-        returns no number for the two corners of the box. Only public values are used.
+        If the metric is not known, the range is missing or wrong, or a callable returns no number,
+        or one far outside of the range, for the two corners of the box. Only public values are
+        used.
 
     Notes
     -----
@@ -198,13 +199,24 @@ def _callable_cost(
         raise ValueError(
             "a callable metric needs cost_range=(smallest, largest); other costs are clipped."
         )
+    first, second = _read_only(low), _read_only(high)
     try:
         # The corners are public, so that a mistake is shown before anything private is read.
-        _number(metric(_read_only(low), _read_only(high)))
+        apart = _called(metric, first, second)
     except Exception as error:
         raise ValueError(
             f"metric={metric!r} returned no number for the two corners of the box: {error}"
         ) from error
+    with silence():
+        # A cost may be undefined where nothing is moved.
+        same = result_of(partial(_called, metric, first, first), math.nan)
+    # Costs may be clipped on purpose, but not most of them.
+    width, rounding, most = bounds[1] - bounds[0], 1e-6, 10.0
+    if same - apart > rounding * width or not -rounding <= (apart - bounds[0]) / width <= most:
+        raise ValueError(
+            f"metric={metric!r} is {apart:g} between opposite corners, {same:g} at equal points, "
+            f"with cost_range={bounds}. Give a distance in this unit, no similarity, or clip it."
+        )
     return CostFunction(bounds, None, False, partial(_called_costs, metric))
 
 

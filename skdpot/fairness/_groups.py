@@ -19,6 +19,7 @@ from skdpot.tables import (
     is_missing,
     label_codes,
     label_order,
+    number_in_file,
     objects,
     plain_values,
     position_of,
@@ -435,6 +436,10 @@ class Groups:
             # Labels of private rows are not quoted.
             listed = [repr(label) for label in missing[:5]] + ["..."] * (len(missing) > 5)
             names = f": {', '.join(listed)}" if quoted else ""
+            # As a file has them: without the type, also within a tuple.
+            known = {number_in_file(str(label).replace("'", "")) for label in self.number}
+            if known & {number_in_file(str(label).replace("'", "")) for label in missing}:
+                remedy = "The number 1 is not the text '1': convert these labels."
             raise ValueError(
                 f"{len(rows)} rows, the first at position {rows[0]}, are in groups that were "
                 f"neither declared nor in the fit{names}. {remedy}"

@@ -465,9 +465,10 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
         their group, as those of a tree, see Notes.
     n_quantiles : "auto" or int, default="auto"
         Number of quantiles that describe the distribution of a group's predictions, besides ties
-        and the extremes. ``"auto"`` is the square root of the number of its rows, see Notes. With
-        epsilon, it is the number of cells in which predictions are counted, and ``"auto"`` is the
-        number with the smallest error.
+        and the extremes. ``"auto"`` is the square root of the number of its rows, and gives a group
+        with few rows a shape like that of all groups, see Notes. With epsilon, it is the number of
+        cells in which predictions are counted, and ``"auto"`` is the number with the smallest
+        error.
     sensitive_in_estimator : bool, default=True
         Whether the estimator sees the columns with the sensitive attribute. The best predictor
         sees them, and its fair version has the smallest risk. An attribute that is passed beside X
@@ -581,6 +582,12 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
     quantiles smooth the densities, without harm to the statistic or the risk. In a simulation with
     three normally distributed groups and 4000 rows, :func:`~skdpot.fairness.metrics.group_auc` of
     held-out predictions is 0.58 with all quantiles, and 0.51 with the square root of their number.
+
+    In a group of twenty rows, these statistics are about a fifth. So ``n_quantiles="auto"`` shrinks
+    a group's distribution towards one with its mean rank among all predictions, in which these
+    ranks are powers of uniform ones. As in James and Stein's rule, chance alone decides by how
+    much: few rows show where a group is, and many its shape. A number of quantiles uses the group's
+    own predictions alone.
 
     *With epsilon*, two data sets are neighbours if they differ in one row: its values, group and
     target. The number of rows is public. The release is a histogram of predictions by group. Its
@@ -741,8 +748,9 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
         for the training data. ``"auto"`` is 5, or None if nearly all are tied.
     n_quantiles : "auto" or int, default="auto"
         Number of quantiles that describe the distribution of a group's probabilities, besides ties
-        and the extremes. ``"auto"`` is the square root of the number of its rows. With
-        epsilon, the number of cells that probabilities are counted in.
+        and the extremes. ``"auto"`` is the square root of the number of its rows, and gives a group
+        with few rows a shape like that of all groups. With epsilon, the number of cells that
+        probabilities are counted in.
     sensitive_in_estimator : bool, default=True
         Whether the estimator sees the columns with the sensitive attribute. The best classifier
         sees them, and its fair version has the smallest risk.

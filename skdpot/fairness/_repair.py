@@ -314,6 +314,34 @@ def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
             )
 
 
+def warn_of_strata(rows: RepairRows) -> None:
+    """Warn if many rows have values of the fixed columns that almost no other group has.
+
+    The rows are those of an open fit, or drawn from a release.
+    """
+    groups, many, few = rows.groups.codes, 0.1, 0.01
+    kept, columns = groups >= 0, [rows.columns[j] for j in rows.fixed]
+    values, of_rows = np.unique(rows.codes[kept][:, rows.fixed], axis=0, return_inverse=True)
+    counts = np.zeros((len(values), len(rows.groups.names)))
+    np.add.at(counts, (of_rows.ravel(), groups[kept]), 1)
+    sizes, shares = counts.sum(axis=1), counts.sum(axis=0) / counts.sum()
+    # If seven rows of other groups are expected, all are lacking once in a thousand times.
+    expected = sizes * (1 - shares[counts.argmax(axis=1)])
+    alone = (expected > 7) & (sizes - counts.max(axis=1) < few * expected)
+    share = sizes[alone].sum() / sizes.sum()
+    if share > many:
+        named = [
+            [f"{c.name}={[*c.values, None][int(v)] if c.values else v}" for c, v in of]
+            for of in (zip(columns, point, strict=True) for point in values[alone][:3])
+        ]
+        warn_user(
+            f"about {round(100 * share, -1):.0f} % of the rows have values of conditional_on that "
+            f"almost no row of another group has, such as {'; '.join(map(' and '.join, named))}. "
+            "How to repair these is a guess: merge such values into ones that groups share, or "
+            "condition on other columns."
+        )
+
+
 def automatic_method(
     fair: Any, columns: list[tables.Column], n_records: int, groups: Groups | None
 ) -> FreeSupport | ConditionalRepair:
@@ -862,6 +890,7 @@ def map_of_rows(fair: Any, rows: RepairRows, rng: np.random.RandomState) -> Fair
     and none of conditional parity.
     """
     method, codes, groups = rows.method, rows.codes, rows.groups
+    warn_of_strata(rows)
     weights = group_weights(fair.weights, groups.sizes, groups.names)
     generator = np.random.default_rng(rng.randint(2**31))
     held_out = np.zeros(len(codes), dtype=bool)

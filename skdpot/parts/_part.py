@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from skdpot import __version__
+from skdpot._base import warn_user
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.checks import draft_of, names_of, refuse_other_rows, silence, to_display
@@ -162,7 +163,7 @@ def make_part(
             "and each has people, and a ledger, of her own."
         )
     plan = replace(plan, label=label)
-    plan.refuse_useless(None)
+    warn_user(plan.refuse_useless(None))
     key = _key_of(ledger)
     made = [entry.token for entry in ledger.entries() if str(entry.token).startswith(f"{label}, ")]
     # Noise of two scales from one stream would cancel: another version or event has another stream.

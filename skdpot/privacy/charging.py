@@ -210,6 +210,8 @@ class Preview:
         Expected errors.
     hint : str or None
         What another relation would change, if the estimator has a choice.
+    warning : str or None
+        What the release would warn of before its charge, if anything.
 
     See Also
     --------
@@ -237,6 +239,7 @@ class Preview:
     refusal: str | None
     errors: tuple[ExpectedError, ...]
     hint: str | None = None
+    warning: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the preview as plain values for JSON.
@@ -269,6 +272,8 @@ class Preview:
             )
         if self.refusal is not None:
             yield f"  refused: {self.refusal}"
+        if self.warning is not None:
+            yield f"  warning: {self.warning}"
         if self.errors:
             yield "  expected errors:"
             yield from (f"    {error}" for error in self.errors)
@@ -611,6 +616,7 @@ class ReleasePlan:
     def preview(self, ledger: Any, epsilon: Any) -> Preview:
         """Return the preview of the release for a ledger, and the epsilon of its estimator."""
         price, refusal = None, self.refusal
+        warning = self.refuse_useless(None) if refusal is None else None
         try:
             price = self.price(ledger)
         except (ValueError, RuntimeError) as error:
@@ -620,7 +626,7 @@ class ReleasePlan:
         if self.neighbouring == "replace_one" and "neighbouring" in self.parameters:
             hint = "the noise is up to twice that of neighbouring='add_remove', for equal epsilon"
         about = self.label, self.event, self.guarantee, asked, price, refusal, self.errors
-        return Preview(*about, hint)
+        return Preview(*about, hint, warning)
 
     def charge_to(
         self, ledger: Any, *, token: str | None = None, pending: bool = False

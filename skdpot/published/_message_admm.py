@@ -192,7 +192,7 @@ class PrivateMessageADMM(allocation.AllocationEstimator):
         Public. The smallest and the largest total amount that each target receives, and that each
         source gives; or one pair for all of them, a tuple. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-        Public. Nonzero entries are edges. None means all pairs.
+        Public. 1 where an edge is, else 0. None means all pairs.
     node_budgets : pair of float or array-like, default=None
         Public. The part of epsilon that each target and each source spends, above 0 and at most 1.
     n_rounds : int, default=20

@@ -257,7 +257,7 @@ WRONG = [
         r"utility_bounds must be declared.*\(low, high\), the least and the",
     ),
     ({"utility_bounds": (5, 1)}, "low < high"),
-    ({"utility": "log", "utility_bounds": (-1, 5)}, "non-negative"),
+    ({"utility": "log", "utility_bounds": (-1, 5)}, "no weights below 0"),
     ({"utility": "log", "utility_scale": 0.0}, "scales must be positive"),
     ({"utility": "quadratic", "utility_scale": np.ones((2, 2))}, "utility_scale must be a number"),
     ({"utility": "quadratic", "utility_scale": -1.0}, "utility_scale"),
@@ -274,7 +274,7 @@ WRONG = [
     ({"utility_bounds": (0, 1e300)}, "sizes up to"),
     ({"utility": "log", "utility_scale": 1e308}, "utility_scale must be 0, or between"),
     ({"target_bounds": (0, 1e200)}, "the largest bound must be 0 or from"),
-    ({"adjacency": np.full((5, 3), np.nan)}, "NaN"),
+    ({"adjacency": np.full((5, 3), np.nan)}, "only 0 and 1"),
 ]
 
 

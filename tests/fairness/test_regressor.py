@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.tree import DecisionTreeRegressor
 
 from skdpot import FairBarycenterRegressor
+from skdpot.fairness import FoundGroups
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 from skdpot.transport import monotone_transport
 
@@ -102,6 +103,30 @@ def test_single_predictions_keep_their_order_and_one_group_its_values():
     with pytest.warns(UserWarning, match="all rows are in one group"):
         _, predictions = fair_of(scores, np.zeros(200))
     np.testing.assert_allclose(predictions, scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("round_to", [0.01, 0.5])
+def test_small_groups_borrow_the_shape_of_all_and_large_ones_have_their_own(round_to):
+    """On new rows, against the groups' own predictions alone; the scales of groups differ."""
+
+    def drawn(rng, sizes, shifts, scales):
+        scores = [rng.normal(*of) for of in zip(shifts, scales, sizes, strict=True)]
+        return np.round(np.concatenate(scores) / round_to) * round_to, np.repeat([0, 1, 2], sizes)
+
+    def distance(sizes, shifts, scales, n_quantiles):
+        found = []
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            options = {"n_quantiles": n_quantiles, "groups": FoundGroups(min_size=10)}
+            fair, _ = fair_of(*drawn(rng, sizes, shifts, scales), **options)
+            new = np.column_stack(drawn(rng, [1000] * 3, shifts, scales))
+            found.append(ks_between_groups(fair.predict(new), sensitive_features=new[:, 1]))
+        return np.mean(found)
+
+    few, shifts = [400, 80, 16], [0.0, 0.3, 0.6]
+    assert distance(few, shifts, [1.0] * 3, "auto") < 0.9 * distance(few, shifts, [1.0] * 3, 500)
+    many, scales = [3000, 2000, 1000], [1.0, 0.5, 1.6]
+    assert distance(many, shifts, scales, "auto") < distance(many, shifts, scales, 3000) + 0.005
 
 
 def test_beyond_the_extremes_predictions_keep_the_order():

@@ -288,6 +288,11 @@ def sums_of(path):
         return file["sums"]
 
 
+def test_a_delta_that_publishes_records_is_warned_of(make):
+    with pytest.warns(UserWarning, match="part of north.* delta of 0.05 allows to publish records"):
+        make(agreed(delta=0.05), ledger=PrivacyLedger(4.0, 0.1))
+
+
 @pytest.mark.parametrize("plant, refuted", [(False, False), (True, True)])
 def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
     """The bug: noise that depends on the agreement alone, and not on the sums."""

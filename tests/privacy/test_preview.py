@@ -280,8 +280,14 @@ def test_what_tells_nothing_is_refused_before_the_charge():
 # The second is above one over the number of records, where that is public.
 @pytest.mark.parametrize("delta, relation", [(0.1, "add_remove"), (1.5 / N, "replace_one")])
 def test_a_delta_that_publishes_records_is_warned_of(delta, relation):
-    with pytest.warns(UserWarning, match=f"delta of {delta:g} allows to publish records"):
-        DPSinkhornGenerator(2.0, delta, bounds=(0, 1), neighbouring=relation).fit(NUMBERS)
+    generator = DPSinkhornGenerator(2.0, delta, bounds=(0, 1), neighbouring=relation)
+    with pytest.warns(UserWarning, match=f"delta of {delta:g} allows to publish records") as told:
+        generator.fit(NUMBERS)
+    preview = generator.preview(len(NUMBERS), NUMBERS.shape[1])
+    assert preview.warning == str(told[0].message) and f"  warning: {preview.warning}" in str(
+        preview
+    )
+    assert generator.set_params(delta=1e-5).preview(N, NUMBERS.shape[1]).warning is None
 
 
 @pytest.mark.refuses_useless

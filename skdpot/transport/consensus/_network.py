@@ -135,7 +135,7 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     Parameters
     ----------
     adjacency : {array-like, sparse array or matrix} of shape (n_targets, n_sources)
-        Every entry that is not zero is an edge. Nodes without edges are allowed.
+        1 or True where an edge is, else 0 or False. Nodes without edges are allowed.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2)
         Smallest and largest amount that a target receives, and that a source gives. One pair is
         for all nodes of the side; of two nodes it is a tuple, unless the smallest is 0. All are
@@ -149,7 +149,8 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     Raises
     ------
     ValueError
-        If the shapes do not fit, or bounds are negative, not finite, or crossed.
+        If the shapes do not fit, the adjacency holds other numbers, or bounds are negative, not
+        finite, or crossed.
 
     Examples
     --------
@@ -185,15 +186,14 @@ def _edges(adjacency: Any) -> sparse.csr_array:
             "adjacency must be a boolean or numeric array of shape (n_targets, n_sources), got "
             f"shape {adjacency.shape} and dtype {adjacency.dtype}."
         )
-    numbers = adjacency.data if sparse.issparse(adjacency) else adjacency
-    if not (numbers >= 0).all():
-        raise ValueError("adjacency must not have NaN or numbers below 0: edges have nonzero ones.")
-    if numbers.shape == adjacency.shape and (numbers > 0).all() and (numbers != 1).any():
+    numbers = sparse.coo_array(adjacency).data if sparse.issparse(adjacency) else adjacency
+    # Of distances, the best pair would be no edge, and weights would count for nothing.
+    if not ((numbers == 0) | (numbers == 1)).all():
         raise ValueError(
-            "adjacency has no 0, so that all pairs would be edges, and its numbers are no weights: "
-            "leave it out, or write 0 where no edge is."
+            "adjacency must hold only 0 and 1, and 1 is an edge: other numbers are no weights. "
+            "Pass a condition, such as distances <= limit or weights > 0."
         )
-    # Only where entries are zero matters; their values must not add up to zero.
+    # Of truth values, as entries that are stored twice would add up to 2.
     edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
     return edges

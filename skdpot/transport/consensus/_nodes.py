@@ -170,9 +170,11 @@ class LogUtility:
         weights = _parameters(self.weights, "weights")
         scales = _parameters(self.scales, "scales", len(weights))
         if (weights < 0).any():
-            raise ValueError("weights must be non-negative (utility_bounds).")
+            raise ValueError(
+                "utility='log' takes no weights below 0 from X or utility_bounds; 'quadratic' does."
+            )
         if (scales <= 0).any():
-            raise ValueError("scales must be positive (utility_scale).")
+            raise ValueError("scales must be positive: with utility='log', utility_scale is.")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "scales", scales)
 
