@@ -9,13 +9,13 @@ Bayes moves them towards the counts of all classes together: a difference that n
 removed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 from scipy import special
-from scipy.fft import dctn, idctn
+from scipy.fft import dct, dctn, idctn
 
 from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import kept_shares
@@ -195,6 +195,7 @@ def pool_classes(
     n_classes: int,
     smooth: Sequence[int] = (),
     target: int | None = None,
+    clear: Callable[..., np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the release, with the classes as similar as noise and chance allow.
 
@@ -211,6 +212,9 @@ def pool_classes(
         Place of a target of numbers, whose bands are the classes. Bands differ in most columns, so
         that differences need not be clear of noise, and in pairs more at large than in single
         cells. Pairs with the target stay as they are.
+    clear : callable, default=None
+        Removes noise from what all classes have in common in a pair of columns: `clear_of_noise`,
+        of which the first two arguments are known.
 
     Returns
     -------
@@ -275,8 +279,11 @@ def pool_classes(
             pairs.append(np.moveaxis(table, 0, -1).ravel())
             pair_variances.append((pair_noise / (shares * n_records)) ** 2)
             continue
-        common_shares = nearest_distribution(table.sum(axis=0).ravel() / n_records)
-        common_table = common_shares.reshape(table.shape[1:]) + _TINY_SHARE
+        common = table.sum(axis=0) / n_records
+        if clear:
+            by_class = np.einsum("c,ca,cb->ab", shares, margins[a], margins[b])
+            common = clear((a, b), common, by_class, np.sqrt(n_classes) * pair_noise / n_records)
+        common_table = nearest_distribution(common.ravel()).reshape(common.shape) + _TINY_SHARE
         class_margins = zip(margins[a], margins[b], strict=True)
         expected = np.array([fit_to_margins(common_table, *m).ravel() for m in class_margins])
         noise = np.full(expected.shape[1], pair_noise**2)
@@ -301,6 +308,71 @@ def pair_counts(pairs: np.ndarray, sizes: list[int], n_classes: int) -> dict[tup
         table = pairs[start:stop].reshape(sizes[a], sizes[b], n_classes)
         tables[a, b], start = np.moveaxis(table, -1, 0), stop
     return tables
+
+
+def waves_of(
+    n_groups: int, *, ordered: bool = True, missing: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return orthonormal waves along the groups of a column, one a row, and the octave of each.
+
+    The last group may have the missing values, which have no place in the order, and an octave of
+    their own. Groups without an order are all in one octave.
+    """
+    if not ordered:
+        return np.eye(n_groups), np.zeros(n_groups, dtype=np.int64)
+    n_values = max(n_groups - missing, 1)
+    waves = np.eye(n_groups)
+    waves[:n_values, :n_values] = dct(np.eye(n_values), axis=0, norm="ortho")
+    # 0, 1, 2 and 3, 4 to 7 and so on.
+    octaves = np.frexp(np.arange(n_groups))[1]
+    octaves[n_values:] = -1
+    return waves, octaves
+
+
+def clear_of_noise(
+    waves: Sequence[tuple[np.ndarray, np.ndarray]],
+    removed: float,
+    pair: tuple[int, int],
+    shares: np.ndarray,
+    expected: np.ndarray,
+    deviation: float,
+) -> np.ndarray:
+    """Return the shares of a pair, without dependence that noise explains.
+
+    Parameters
+    ----------
+    waves : sequence of tuple
+        Of `waves_of`, for each column.
+    removed : float
+        The part of the noise that is removed, from 0 to 1.
+    pair : tuple of int
+        Both columns.
+    shares, expected : ndarray of shape (n_groups, n_groups)
+        Noisy, and as they are without dependence.
+    deviation : float
+        Of the noise, above 0.
+
+    Returns
+    -------
+    ndarray of shape (n_groups, n_groups)
+        Perhaps below 0. Differences from the expected shares are judged by octaves of the waves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._mixture import clear_of_noise, waves_of
+    >>> shares, expected = np.array([[0.3, 0.2], [0.2, 0.3]]), np.full((2, 2), 0.25)
+    >>> clear_of_noise([waves_of(2)] * 2, 1.0, (0, 1), shares, expected, 0.1)
+    array([[0.25, 0.25],
+           [0.25, 0.25]])
+    """
+    (left, rows), (right, columns) = waves[pair[0]], waves[pair[1]]
+    most_octaves = 64
+    octaves = (most_octaves * rows[:, None] + columns).ravel()
+    observed = (left @ (shares - expected) @ right.T).ravel()
+    kept = kept_shares(observed, np.array(deviation**2), octaves, sure=True)
+    kept += (1 - kept) * (1 - removed)
+    return expected + left.T @ (kept * observed).reshape(shares.shape) @ right
 
 
 def _column_counts(
@@ -430,13 +502,23 @@ def fit_table(
     >>> np.round(model["weights"] @ model["cells"], 1)
     array([0.8, 0.2, 0.3, 0.7])
     """
-    n_classes = schema.n_classes
+    n_classes, features = schema.n_classes, [schema.columns[j] for j in schema.features]
+    ends = np.cumsum(released["n_cells"])[:-1]
+    clear, pulled = None, penalty_of(len(features)) / _PENALTY
+    # More pairs show together what noise hides in each, and components are pulled together.
+    if pulled < 1 and not pooled:
+        waves = [
+            waves_of(group.max() + 1, ordered=column.kind != NOMINAL, missing=column.missing)
+            for column, group in zip(features, np.split(released["groups"], ends), strict=True)
+        ]
+        clear = partial(clear_of_noise, waves, 1 - pulled)
     if n_classes > 1:
-        ordered = [i for i, j in enumerate(schema.features) if schema.columns[j].kind != NOMINAL]
+        ordered = [i for i, column in enumerate(features) if column.kind != NOMINAL]
         # Only a target of numbers is a feature as well.
         target = next((i for i, j in enumerate(schema.features) if j == schema.target), None)
-        released, pair_noise = pool_classes(released, n_classes, ordered if pooled else (), target)
-    ends = np.cumsum(released["n_cells"])[:-1]
+        smooth = ordered if pooled else ()
+        released, pair_noise = pool_classes(released, n_classes, smooth, target, clear)
+        clear = None
     columns = np.split(np.arange(len(released["groups"])), ends)
     totals = [released["counts"][column].sum(axis=0) for column in columns]
     # Columns with more cells add up more noise, and have less weight.
@@ -451,9 +533,11 @@ def fit_table(
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
-    fitted = _fit_classes(
-        released, columns, class_sizes, pair_noise, shares, n_components, n_iter, pooled=pooled
-    )
+    targets = [
+        _class_targets(released, columns, c, *of_class, clear)
+        for c, of_class in enumerate(zip(class_sizes, pair_noise, strict=True))
+    ]
+    fitted = _fit_classes(targets, shares, n_components, n_iter, pooled=pooled)
     weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
     profiles = [_cell_profiles(part, released, columns, c) for c, (_, part) in enumerate(fitted)]
     # The memory layout of arrays of a file, so that sums have the same rounding errors.
@@ -471,33 +555,35 @@ def fit_table(
     return model if pooled else model | fit_factors(released, schema, model)
 
 
-def _fit_classes(
-    released, columns, class_sizes, pair_noise, shares, n_components, n_iter, *, pooled
-):
+def _fit_classes(targets, shares, n_components, n_iter, *, pooled):
     """Return the weights and profiles of the mixture of each class.
 
-    `pair_noise` is that of the shares of pairs in each class. If `pooled`, classes are the groups
-    of a map, and all mixtures have the same size: differences that are only noise would reveal the
+    `targets` has what `_class_targets` returns for each. If `pooled`, classes are the groups of a
+    map, and all mixtures have the same size: differences that are only noise would reveal the
     group.
     """
-    n_classes = len(class_sizes)
+    n_classes = len(targets)
     fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
-    fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
-    fitted = []
-    for c, (class_size, noise) in enumerate(zip(class_sizes, pair_noise, strict=True)):
-        # The same draws for every class: mixtures differ only where counts do.
-        rng = np.random.RandomState(0)
-        n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
-        singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
-        fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
-    return fitted
+    fit = fit_mixture
+    if not pooled:
+        fit = partial(fit_mixture, penalty=penalty_of(len(targets[0][0])))
+    # The same draws for every class: mixtures differ only where counts do.
+    return [
+        fit(
+            *target,
+            max(round(n_components * (0.5 / n_classes + 0.5 * fraction)), 2),
+            n_iter,
+            np.random.RandomState(0),
+        )
+        for target, fraction in zip(targets, fractions, strict=True)
+    ]
 
 
-def _class_targets(released, columns, c, n_records, pair_noise):
+def _class_targets(released, columns, c, n_records, pair_noise, clear):
     """Return the counts to which the mixture of a class is fitted.
 
     These are the distributions of groups in each column, the shares of pairs of groups, and the
-    standard deviations of the noise of both.
+    standard deviations of the noise of both. `clear` is as of `pool_classes`.
     """
     # The mixture is fitted to groups of cells, of which there are fewer than cells.
     groups = [released["groups"][column] for column in columns]
@@ -510,6 +596,15 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     n_cells = list(map(np.bincount, groups))
     noise = np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
+    if clear:
+        tables = pair_counts(pairs, list(map(len, singles)), 1).items()
+        pairs = np.concatenate(
+            [
+                clear((a, b), table, np.outer(singles[a], singles[b]), pair_noise).ravel()
+                for (a, b), (table,) in tables
+            ]
+            or [pairs]
+        )
     return singles, pairs, (noise, pair_noise)
 
 

@@ -15,7 +15,13 @@ from skdpot.generative import _draws as draws
 from skdpot.generative import _mixture as mixture
 from skdpot.generative._counts import cut_cells, empty_tails
 from skdpot.generative._draws import sample_codes
-from skdpot.generative._mixture import fit_mixture, fit_table, pool_classes
+from skdpot.generative._mixture import (
+    clear_of_noise,
+    fit_mixture,
+    fit_table,
+    pool_classes,
+    waves_of,
+)
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
 from skdpot.releases import SketchReleases
@@ -431,6 +437,50 @@ def test_empty_cells_hide_no_difference_of_classes(noise):
     }  # fmt: skip
     pooled, _ = pool_classes(released, 2)
     np.testing.assert_allclose(pooled["counts"].T[:, :15] / 2000, shares[:, :15], atol=0.02)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("dependent", [True, False])
+def test_only_dependence_that_noise_explains_is_removed_from_pairs(ordered, dependent):
+    """Half of a table's noise would be left if it was judged as a whole."""
+    rng, n_groups, noise = np.random.default_rng(0), 16, 0.001
+    places = np.linspace(-1, 1, n_groups)
+    waves = [waves_of(n_groups, ordered=ordered, missing=True)] * 2
+    expected = np.full((n_groups, n_groups), n_groups**-2.0)
+    truth = expected * (1 + dependent * 0.8 * np.outer(places, places))
+    errors = []
+    for _ in range(20):
+        noisy = truth + rng.normal(0, noise, truth.shape)
+        found = clear_of_noise(waves, 1.0, (0, 1), noisy, expected, noise)
+        errors.append(np.sum((found - truth) ** 2) / np.sum((noisy - truth) ** 2))
+    # Groups without an order have dependence of any kind, and half of it is noise.
+    assert np.mean(errors) < (0.1 if not dependent else 0.2 if ordered else 0.7)
+    unchanged = clear_of_noise(waves, 0.0, (0, 1), noisy, expected, noise)
+    np.testing.assert_allclose(unchanged, noisy, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [{"ordered": True}, {"ordered": False}, {"missing": True}])
+@pytest.mark.parametrize("n_groups", [1, 2, 5])
+def test_waves_are_orthonormal_and_missing_values_have_one_of_their_own(kind, n_groups):
+    waves, octaves = waves_of(n_groups, **kind)
+    np.testing.assert_allclose(waves @ waves.T, np.eye(n_groups), atol=1e-12)
+    if "missing" in kind and n_groups > 1:
+        np.testing.assert_array_equal(waves[-1], np.eye(n_groups)[-1])
+        assert np.flatnonzero(octaves == octaves[-1]).tolist() == [n_groups - 1]
+
+
+def test_columns_of_chance_alone_do_not_depend_on_each_other_in_samples():
+    """The model of uncleared counts is off by .17, and chance in as many records by .1."""
+    rng, n = np.random.default_rng(0), 8_000
+    table = pd.DataFrame({"town": rng.integers(40, size=n), "month": rng.integers(12, size=n)})
+    table["sales"] = table["town"] * 3 + rng.integers(20, size=n)
+    table["price"] = rng.integers(100, size=n)
+    schema = {"town": [*range(40)], "month": range(12), "sales": range(140), "price": range(100)}
+    model = DPSinkhornGenerator(1.0, 1e-6, schema=schema, random_state=0).fit(table)
+    drawn = model.sample(200_000)
+    shares = pd.crosstab(drawn["town"], drawn["month"], normalize=True).to_numpy()
+    alone = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    assert np.abs(shares - alone).sum() / 2 < 0.05
 
 
 def test_a_model_of_classes_that_are_alike_has_one_mixture():
