@@ -461,14 +461,16 @@ def share_marginals(
     # The noise of signs grows with the number of columns, and wide tables have more for them.
     # Measured on nineteen public tables.
     wide = min(max(n_columns / 20 - 1, 0.0), 1.0)
+    # Up to 8 columns have few pairs: strong ones are worth more than all in groups.
+    few = min(max(5 - n_columns / 2, 0.0), 1.0)
     shares = {
         # Where columns are also counted in all classes together, this needs less.
         "values": 0.2 if has_totals else 0.3,
         "totals": 0.1 if has_totals else 0.0,
         **dict.fromkeys(_counts.ROUNDS, 0.02 if _counts.refined_columns(schema) else 0.0),
-        "pairs": 0.3 - 0.05 * wide if has_signs else 0.4 * (n_columns > 1),
+        "pairs": 0.3 - 0.05 * wide - 0.08 * few if has_signs else 0.4 * (n_columns > 1),
         "signs": 0.06 + 0.08 * wide if has_signs else 0.0,
-        "strong": 0.12 if has_signs else 0.0,
+        "strong": 0.12 + 0.08 * few if has_signs else 0.0,
         "parities": 0.08 if parities and _counts.are_scanned(n_columns) else 0.0,
         "numbers of rows": 0.05 if by_person else 0.0,
     }
