@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from skdpot import __version__
-from skdpot._base import warn_user
+from skdpot._base import warn_of_few, warn_user
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.checks import draft_of, names_of, refuse_other_rows, silence, to_display
@@ -192,6 +192,9 @@ def make_part(
     except BaseException as error:
         error.add_note("The ledger was charged. The same rows give the part again at no cost.")
         raise
+    # By what she has released, and the number of her rows where it is public.
+    if plan.guarantee.neighbouring == "replace_one":
+        warn_of_few(*plan.release.counted(sums), len(X))
     return target
 
 

@@ -172,7 +172,7 @@ class PrivacyLedger:
         settings = rec.check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         if epsilon is not None and epsilon < 1e-3 and delta > 0.1:
             raise ValueError(f"are they swapped? epsilon={epsilon!r} comes before delta={delta!r}.")
-        self._place(None if path is None else Path(path).absolute(), key)
+        self._place(None if path is None else Path(path).expanduser().absolute(), key)
         # Another process may create the file at the same time.
         if not os.path.exists(self.path):
             identity = os.urandom(16).hex()
@@ -238,7 +238,7 @@ class PrivacyLedger:
         (1.5, 0.0)
         """
         ledger = cls.__new__(cls)
-        ledger._place(Path(path).absolute(), key)
+        ledger._place(Path(path).expanduser().absolute(), key)
         ledger._read_all(after)
         return ledger
 
@@ -940,7 +940,7 @@ class PrivacyLedger:
             If the ledger cannot be read, or the copy cannot be written.
         """
         self.verify()
-        self._chain.copy(Path(path).absolute())
+        self._chain.copy(Path(path).expanduser().absolute())
 
     def receipt(self) -> Receipt:
         """Return the receipt of the last charge, by any process.
