@@ -194,7 +194,8 @@ def make_part(
         raise
     # By what she has released, and the number of her rows where it is public.
     if plan.guarantee.neighbouring == "replace_one":
-        warn_of_few(*plan.release.counted(sums), len(X))
+        counts, noise = plan.release.counted(sums)
+        warn_of_few(counts, noise, len(X))
     return target
 
 
