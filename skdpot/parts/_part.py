@@ -84,6 +84,11 @@ def make_part(
     BudgetExceededError
         If the ledger does not allow the release. Nothing has been released then.
 
+    Warns
+    -----
+    UserWarning
+        If the part counts far fewer records than X has, as of labels that are not agreed on.
+
     See Also
     --------
     add_parts : The estimator that is fitted to all parts.

@@ -82,8 +82,8 @@ class PrivacyLedger:
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
         File of the ledger. If it exists, it must contain a ledger with this budget, which is
-        continued. It must lie on a local disk: locks of network file systems fail. None makes a
-        temporary file, which exists while the process that made it runs.
+        continued; "~" is the home folder. It must lie on a local disk: locks of network file
+        systems fail. None makes a temporary file, which exists while the process that made it runs.
     units : str or list of str, default=None
         The units of all charges, such as ``["record", "user"]``. A person whose data are in
         releases for two units may then lose up to the budget twice. None is the unit of the first
