@@ -718,7 +718,7 @@ def test_a_text_among_numbers_does_not_change_the_other_rows(tmp_path):
         assert command("part", tmp_path / f"{name}.csv", *given, *files, "--owner", "north") == 0
 
 
-def test_a_mistyped_name_makes_no_ledger(tmp_path, capsys):
+def test_what_is_refused_makes_no_ledger(tmp_path, capsys):
     Agreement(drift(), ["a"], 3 * N, OWNERS).save(tmp_path / "agreement.json")
     (tmp_path / "data.csv").write_text("a,sex\n1,f\n2,m\n")
     given = ["--agreement", tmp_path / "agreement.json", "--budget", 4, 1e-6]
@@ -726,17 +726,8 @@ def test_a_mistyped_name_makes_no_ledger(tmp_path, capsys):
     for names, said in (
         (["--owner", "nord", "--labels", "sex"], "'nord' is no owner"),
         (["--owner", "north", "--labels", "gender"], "'gender' is not a column"),
+        (["--owner", "north", "--labels", "sex", "--budget", 3, 0], "the budget does not allow"),
     ):
         assert command("part", tmp_path / "data.csv", *given, *names) == 1
         assert said in capsys.readouterr().err
     assert not (tmp_path / "mine.sqlite").exists()
-
-
-def test_a_budget_that_is_too_small_makes_no_ledger(tmp_path, capsys):
-    Agreement(drift(), ["a"], 3 * N, OWNERS).save(tmp_path / "agreement.json")
-    (tmp_path / "data.csv").write_text("a,sex\n" + "1,f\n2,m\n" * 300)
-    given = ["--agreement", tmp_path / "agreement.json", "--owner", "north", "--labels", "sex"]
-    given += ["--ledger", tmp_path / "mine.sqlite", "--out", tmp_path / "mine.part"]
-    assert command("part", tmp_path / "data.csv", *given, "--budget", 3, 0) == 1
-    assert "the budget does not allow" in capsys.readouterr().err
-    assert command("part", tmp_path / "data.csv", *given, "--budget", 4, 0) == 0

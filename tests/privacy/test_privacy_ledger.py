@@ -373,8 +373,8 @@ class TestCopies:
         first = PrivacyLedger(epsilon=1.0, path=path)
         first.charge(PureDpEvent(0.75), **RECORD)
         monkeypatch.setenv("HOME", str(path.parent))
-        at_home = PrivacyLedger.open(f"~/{path.name}")
-        for again in (PrivacyLedger(epsilon=1.0, path=str(path)), PrivacyLedger.open(path), at_home):
+        at_home = f"~/{path.name}"
+        for again in (PrivacyLedger(epsilon=1.0, path=at_home), PrivacyLedger.open(path)):
             assert again.identity == first.identity
             assert again.remaining() == (0.25, 0.0)
 
