@@ -173,8 +173,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         _check_new(options.out, kept, options.report, beside=options.ledger)
         if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
             raise ValueError(f"{options.report} must end with .txt, .html or .json.")
-    made = {"delta": options.delta, "target": options.target, "ledger": _open_ledger(options, None)}
-    generator = DPSinkhornGenerator(options.epsilon, schema=options.schema, **made)
+    own = {"delta": options.delta, "target": options.target, "ledger": _open_ledger(options, None)}
+    generator = DPSinkhornGenerator(options.epsilon, schema=options.schema, **own)
     preview = generator.preview(n_records, header, groups=options.groups)
     units = "records" if options.groups is None else "people"
     guessed = f"{n_records} {units}"
