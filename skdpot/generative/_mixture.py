@@ -371,6 +371,9 @@ def clear_of_noise(
     octaves = (most_octaves * rows[:, None] + columns).ravel()
     observed = (left @ (shares - expected) @ right.T).ravel()
     kept = kept_shares(observed, np.array(deviation**2), octaves, sure=True)
+    # Of a correlation, which is one number, also a hint counts.
+    first = octaves == most_octaves + 1
+    kept[first] = kept_shares(observed[first], np.array(deviation**2), octaves[first])
     kept += (1 - kept) * (1 - removed)
     return expected + left.T @ (kept * observed).reshape(shares.shape) @ right
 
