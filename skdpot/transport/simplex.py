@@ -260,8 +260,10 @@ def integer_bounds(lower, upper):
 @part
 def _fill_columns(smallest, largest, column_prices, amount):
     """Give every column its smallest amount and the rest to the cheapest ones."""
-    amount[:] = smallest
-    rest = TOTAL_MASS - smallest.sum()
+    rest = np.int64(TOTAL_MASS)
+    for j in range(len(amount)):
+        amount[j] = smallest[j]
+        rest -= amount[j]
     for j in np.argsort(column_prices, kind="mergesort"):
         extra = min(largest[j] - smallest[j], rest)
         amount[j] += extra
@@ -390,7 +392,8 @@ def _greedy_forest(
             if best == NONE:
                 break
             serve(i, best, supply, demand, parents, masses)
-    amount -= demand
+    for j in range(n_columns):
+        amount[j] -= demand[j]
     return parents, masses
 
 
@@ -406,27 +409,34 @@ def _first_forest(
     """
     # To find which columns have an amount between their bounds.
     attempts = 4
-    wanted = (shares * TOTAL_MASS).astype(np.int64)
-    # A share at a bound of the entropic solution is probably at it in the best one.
-    is_free[:] = (smallest < wanted) & (wanted < largest)
-    amount[:] = np.minimum(np.maximum(wanted, smallest), largest)
+    for j in range(len(amount)):
+        share = np.int64(shares[j] * TOTAL_MASS)
+        # A share at a bound of the entropic solution is probably at it in the best one.
+        is_free[j] = smallest[j] < share < largest[j]
+        amount[j] = min(max(share, smallest[j]), largest[j])
     attempt = 0
     while True:
-        lowest = np.where(is_free, smallest, amount).sum()
-        amount[:] = np.where(is_free, largest, amount)
+        lowest, highest = np.int64(0), np.int64(0)
+        for j in range(len(amount)):
+            lowest += smallest[j] if is_free[j] else amount[j]
+            if is_free[j]:
+                amount[j] = largest[j]
+            highest += amount[j]
         attempt += 1
         # If nothing is free, the amounts add up to the total, and any forest of them is feasible.
-        is_last = attempt > attempts or not lowest <= TOTAL_MASS <= amount.sum()
+        is_last = attempt > attempts or not lowest <= TOTAL_MASS <= highest
         if is_last:
-            is_free[:] = False
+            for j in range(len(amount)):
+                is_free[j] = False
             _fill_columns(smallest, largest, column_prices, amount)
         forest = _greedy_forest(
             cost, used, supply, row_prices, amount, is_free, candidate_rows, candidate_columns
         )
-        is_short = amount < smallest
-        amount[:] = np.maximum(amount, smallest)
-        is_free &= ~is_short
-        if is_last or not is_short.any():
+        is_short = False
+        for j in range(len(amount)):
+            if amount[j] < smallest[j]:
+                amount[j], is_free[j], is_short = smallest[j], False, True
+        if is_last or not is_short:
             return forest
 
 
@@ -621,9 +631,10 @@ def network_projection(
     basis = (tree, price, arc_cost, flow, amount, at_root, smallest, largest)
     costs = np.empty(len(arc_rows))
     _optimise(cost, rows, basis, arc_rows, arc_columns, costs, size, 1e-12 * magnitude)
-    # Exact quotients: masses are integers below 2**53, and the total a power of two.
-    nu[:] = amount / TOTAL_MASS
-    potential[:] = price[n_rows:-1]
+    for j in range(n_columns):
+        # An exact quotient: the mass is an integer below 2**53, and the total a power of two.
+        nu[j] = amount[j] / TOTAL_MASS
+        potential[j] = price[n_rows + j]
     total = 0.0
     for node in range(n_nodes):
         total += flow[node] * arc_cost[node]
