@@ -173,9 +173,8 @@ def _synthesize(options: argparse.Namespace) -> None:
         _check_new(options.out, kept, options.report, beside=options.ledger)
         if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
             raise ValueError(f"{options.report} must end with .txt, .html or .json.")
-    ledger = _open_ledger(options)
-    given = {"schema": options.schema, "target": options.target}
-    generator = DPSinkhornGenerator(options.epsilon, delta=options.delta, ledger=ledger, **given)
+    own = {"delta": options.delta, "target": options.target, "ledger": _open_ledger(options, None)}
+    generator = DPSinkhornGenerator(options.epsilon, schema=options.schema, **own)
     preview = generator.preview(n_records, header, groups=options.groups)
     units = "records" if options.groups is None else "people"
     guessed = f"{n_records} {units}"
@@ -186,6 +185,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     if options.preview:
         return
     table, groups = _read_table(options, declared)
+    ledger = generator.ledger = _open_ledger(options, options.ledger)
     generator.fit(table, groups=groups)
     # The budget is spent: whatever happens now, the release is kept, and rows can be drawn from it.
     said = "The budget is spent, and the release could not be saved."
@@ -270,7 +270,9 @@ def _part(options: argparse.Namespace) -> None:
         raise ValueError(f"--labels {options.labels!r} is not a column; they are {list(frame)}.")
     # The group of each row is not a column of what is released.
     labels = None if options.labels is None else frame.pop(options.labels)
-    ledger: Any = _open_ledger(options)
+    if not options.ledger.exists():
+        agreement._planned()[1].charge_to(_open_ledger(options, None))
+    ledger: Any = _open_ledger(options, options.ledger)
     path, again = options.out, options.again
     make_part(agreement, options.owner, frame, labels, ledger=ledger, path=path, again=again)
     print(f"part of {options.owner} for agreement {agreement.digest[:16]}: {options.out}")
@@ -305,8 +307,11 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
     return table.drop(columns=others), people
 
 
-def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
-    """Return the ledger of a command line, created if a budget is given; or raise."""
+def _open_ledger(options: argparse.Namespace, new: Path | None) -> PrivacyLedger | None:
+    """Return the ledger of a command line, or a new one with its budget; or raise.
+
+    Without a path the new one is in a temporary file: nothing is left behind by what is refused.
+    """
     path, key = options.ledger, options.key and options.key.read_bytes()
     if path is None:
         if options.budget or key or options.neighbouring:
@@ -321,10 +326,8 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
             f"there is no ledger {str(path)!r}. To create it, say what may be spent in all: "
             f"--budget EPSILON DELTA, such as --budget 3 1e-5."
         )
-    # A preview writes nothing: its ledger is in a temporary file.
-    place = None if options.preview else path
     relation = options.neighbouring or options.relation
-    return PrivacyLedger(*options.budget, path=place, key=key, neighbouring=relation)
+    return PrivacyLedger(*options.budget, path=new, key=key, neighbouring=relation)
 
 
 def _check_new(*paths: Path | None, beside: Path | None = None) -> None:
@@ -409,7 +412,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command(_part, "part", "release an owner's part of sums of several owners, charged to "
                   "her ledger; the file may be published", neighbouring=None,
-                  relation="replace_one", preview=False)  # fmt: skip
+                  relation="replace_one")  # fmt: skip
     add("data", type=Path, help="her private rows: .csv or .parquet")
     add_reading(add)
     add("--agreement", type=Path, required=True, metavar="JSON",

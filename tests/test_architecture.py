@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     # The columns of an agreement are those of a data frame.
     "skdpot.parts": NUMERICS
-    | {"sklearn", "pandas", "skdpot.privacy", "skdpot.tables", "skdpot.__version__"},
+    | {"skdpot.privacy", "skdpot.tables", "skdpot._base", "skdpot.__version__"}
+    | {"sklearn", "pandas"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
     "skdpot._base": NUMERICS | {"sklearn", "tqdm", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},

@@ -343,6 +343,8 @@ MISTAKES = {
          "column 'stay' has durations", r"X\['stay'\] / pandas.Timedelta\(hours=1\)"),
         ("labels as sizes", lambda b: distance(b()).preview(40, 2, group_sizes=pd.Series(GROUP)),
          "group_sizes holds labels", r"as {label: number}"),
+        ("two samples of one column", lambda book: distance(book()).fit(AGES, AGES.round()),
+         "y must be a list of groups", r"compare samples by private_ot_cost\(X, Y\)"),
         ("numbers as groups", lambda book: distance(book()).fit(np.tile(X, (30, 1)), range(1200)),
          "a group for nearly every record", r"make bands of numbers .*two samples by private_ot_c"),
         ("roots of distances",
@@ -490,12 +492,23 @@ MISTAKES = {
          "'If' nodes are not implemented", r"write .* '\(not a\) or b' for if"),
         ("a rule for single rows",
          lambda book: of_tables(book(), rules=[lambda row: row["age"] > 65 or False]).fit(TABLE),
-         "truth value of a Series is ambiguous", "write .* functions of a whole data frame"),
+         "truth value of a Series is ambiguous", r"of a whole data frame d, as \(d.a > d.b\) & "),
         ("a formula for the target",
          lambda book: of_tables(book(), target="age", computed={"age": "1"}).fit(TABLE),
          "the target, which cannot be computed", r"It has \['age'\]"),
         ("people in the schema", lambda book: of_tables(book()).fit(TABLE, groups="city"),
          "lacks the columns ..city..", "without a column that groups= names"),
+        ("people in it as a column", lambda b: of_tables(b()).fit(TABLE, groups=TABLE["city"]),
+         "lacks the columns ..city..", "without a column that groups= names"),
+        ("a rule of SQL", lambda b: of_tables(b(), rules=["age > 20 AND age < 60"]).fit(TABLE),
+         "invalid syntax", "'and' and 'or' in small letters"),
+        ("a name with a blank",
+         lambda b: of_tables(b(), schema=SCHEMA | {"my age": range(9)}, rules=["my age > 2"]).fit(
+             TABLE.assign(**{"my age": 1})
+         ),
+         "invalid syntax", "names with blanks in backticks"),
+        ("days first", lambda b: of_tables(b(), schema={"a": ("01/01/2024", "31/12/2024")}).fit(X),
+         "'01/01/2024' is no date", r"\(YYYY-MM-DD\)"),
         ("the name of a column", lambda book: of_tables(book(), target="city").fit(TABLE, "city"),
          "got a single string", "or name it in the constructor, as the target"),
         ("a schema of column names",
@@ -521,6 +534,9 @@ MISTAKES = {
              X.astype(np.uint8)
          ),
          "of type uint8, which ends at 255", r"declare bounds=\(0, 255\)"),
+        ("images of 8 bits within those of shares",
+         lambda b: of_vectors(b(), image_shape=(1, 2)).fit((255 * X).astype(np.uint8)),
+         "of type uint8, which ends at 255", r"images of 0 and 1 pass X.astype\(float\)"),
         ("a column for a table", lambda book: of_tables(book()).fit(TABLE["age"]),
          "X must be a table of rows and columns", r"becomes one by to_frame\(\)"),
         ("a schema that there is not", lambda book: of_tables(book(), schema="Auto").fit(TABLE),
@@ -650,7 +666,7 @@ MISTAKES = {
          "scoring=None is never above 1", r"Choose a range such as \(0, 1\)"),
         ("groups that nothing takes",
          lambda book: search(book()).fit(RECORDS, LABELS, groups=np.arange(200) // 2),
-         "people with several records would not be protected", r"such as cv=GroupKFold\(\)"),
+         "records are protected, and not people", "give each of them one row"),
         ("groups of other rows",
          lambda book: search(book(), cv=GroupKFold(2)).fit(RECORDS, LABELS, groups=range(9)),
          "groups must have", "one value for each row of X"),
@@ -666,6 +682,10 @@ MISTAKES = {
          "are they swapped?", "epsilon=1e-05 comes before delta=0.5"),
         ("no budget", lambda book: PrivacyLedger(),
          "epsilon must be above 0", "None to record only; got 0.0"),
+        ("only a path", lambda book: PrivacyLedger(path=book().path),
+         "epsilon must be above 0", r"PrivacyLedger.open\(path\) opens one that exists"),
+        ("a path first", lambda book: PrivacyLedger("budget.sqlite"),
+         "got 'budget.sqlite'", "A file is path="),
         ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
          "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
         ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
@@ -1109,6 +1129,12 @@ DOUBTFUL = {
         {"schema": SCHEMA | {"age": (17.5, 79)}}, {"schema": SCHEMA}),
     r"declare range\(0, 10\) for 'a', range\(1, 3\) for 'b'": (
         {"schema": {"a": (0, 9), "b": (1, 2)}}, {"schema": {"a": range(10), "b": range(1, 3)}}),
+    r"a list .* has no order: for 'age' declare range\(18, 80\), or {'categories'": (
+        {"schema": SCHEMA | {"age": np.arange(18, 80)}},
+        {"schema": SCHEMA | {"age": {"categories": list(range(18, 80))}}}),
+    r"for 'age' declare range\(18, 80\)": (
+        {"schema": SCHEMA | {"age": list(range(79, 17, -1))}},
+        {"schema": SCHEMA | {"age": [*range(18, 79), 90]}}),
 }  # fmt: skip
 PLAIN = {
     "numbers of which many are 0": lambda: repair().fit(

@@ -313,6 +313,7 @@ def test_wrong_options_are_refused_before_data_are_read(
     assert run(folder, *arguments) == 1
     assert message in capsys.readouterr().err
     assert (folder / "kept.csv").read_text() == "mine"
+    assert not list(folder.glob("*.sqlite*"))
 
 
 @pytest.mark.filterwarnings("ignore:nothing was found of")

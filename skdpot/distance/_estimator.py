@@ -120,8 +120,8 @@ def make_groups(X: Any, y: Any, groups: Any, labels: str, min_group_size: Any) -
 
     With private labels errors depend on the shape of y only.
     """
-    if getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
-        raise ValueError("y must be groups: compare two samples by private_ot_cost(X, Y).")
+    if len(getattr(y, "shape", ())) > 1:
+        raise ValueError("y must be a list of groups: compare samples by private_ot_cost(X, Y).")
     redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as labels.")
     if labels == "private" and (groups is None or min_group_size is None):
         missing = "groups" if groups is None else "min_group_size"

@@ -377,15 +377,14 @@ class GridRelease(NoisyRelease):
         return counts
 
     def run(self, X, source):
-        noisy = self.add_noise(self.values(X, self.groups.codes), source)
-        names = [f"feature {j}" for j in range(len(self.box[0]))]
-        shape = [len(noisy)] + [round(len(self.support) ** (1 / len(names)))] * len(names)
-        deviation, n_records = self._noise.standard_deviation, self.groups.n_records
-        warn_of_grid(names, self.box, noisy.reshape(shape), deviation, n_records)
-        return self.read(noisy)
+        return self.read(self.add_noise(self.values(X, self.groups.codes), source))
 
     def read(self, noisy: np.ndarray) -> Released:
         """Return what is computed from the sum of all parts; a function of the release."""
+        names = [f"feature {j}" for j in range(len(self.box[0]))]
+        shape = [len(noisy)] + [round(len(self.support) ** (1 / len(names)))] * len(names)
+        noise = self._noise.standard_deviation * math.sqrt(self.groups.n_parts)
+        warn_of_grid(names, self.box, noisy.reshape(shape), noise, self.groups.n_records)
         totals = self.groups.sizes.astype(np.float64)
         if self.groups.labels == "private":
             # Noisy totals may be too small, even negative; each group has at least its declared

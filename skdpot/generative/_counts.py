@@ -24,19 +24,19 @@ class SumsOfParts:
 
     With no sums given, its runs return the exact ones of an owner. Given those, and a source, they
     are made with noise. Given the sum of all parts, they are read.
-
-    Attributes
-    ----------
-    made : list of ndarray
-        What runs have returned, in their order.
     """
 
     def __init__(
         self, releases: SketchReleases, n_parts: int, given: np.ndarray | None, noisy: bool
     ) -> None:
-        self.made: list[np.ndarray] = []
+        self._made: list[np.ndarray] = []
         self._releases, self._n_parts = releases, n_parts
         self._given, self._noisy = given, noisy
+
+    def made_by(self, release: Callable[..., object], records: object) -> np.ndarray:
+        """Return all sums that a release of records runs, in their order."""
+        release(records, self)
+        return np.concatenate(self._made)
 
     def standard_deviation(self, name: str, sensitivity: Callable[..., float]) -> float:
         """Return that of the noise of all owners together."""
@@ -48,7 +48,7 @@ class SumsOfParts:
             sums, self._given = np.split(self._given, [len(sums)])
         if self._noisy:
             sums = self._releases.run(name, sums, sensitivity)
-        self.made.append(sums)
+        self._made.append(sums)
         # Only the sum of all parts is computed with: an error about an owner's own sums would tell
         # of them before the charge.
         is_read = self._given is not None and not self._noisy

@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import ndtri
 
@@ -142,19 +143,21 @@ def standard_ranks(shares: np.ndarray) -> np.ndarray:
 
 
 def _normal_correlation(table, rows, columns, deviation):
-    """Return the correlation whose copula has the rank correlation of a table: bisection.
+    """Return the correlation of the normal copula that is nearest to a table, in units of noise.
 
-    It is shrunk by what noise explains of it.
+    Its rank correlation counts as much as five cells. It is shrunk by what noise explains of it.
     """
-    ranks = standard_ranks(rows), standard_ranks(columns)
+    ranks, weight = (standard_ranks(rows), standard_ranks(columns)), 5.0
     seen = ranks[0] @ table @ ranks[1]
     error = deviation * np.linalg.norm(ranks[0]) * np.linalg.norm(ranks[1])
-    low, high, n_rounds = -0.995, 0.995, 12
-    for _ in range(n_rounds):
-        middle = (low + high) / 2
-        is_above = seen > ranks[0] @ normal_table(rows, columns, middle) @ ranks[1]
-        low, high = (middle, high) if is_above else (low, middle)
-    return middle * max(1 - (error / max(abs(seen), _TINY)) ** 2, 0.0)
+
+    def misfit(correlation):
+        expected = normal_table(rows, columns, correlation)
+        of_ranks = (seen - ranks[0] @ expected @ ranks[1]) / error
+        return weight * of_ranks**2 + np.sum((table - expected) ** 2) / deviation**2
+
+    found = minimize_scalar(misfit, bounds=(-0.995, 0.995), options={"xatol": 1e-3})
+    return found.x * max(1 - (error / max(abs(seen), _TINY)) ** 2, 0.0)
 
 
 def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -564,19 +564,15 @@ def _fit_classes(targets, shares, n_components, n_iter, *, pooled):
     """
     n_classes = len(targets)
     fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
-    fit = fit_mixture
-    if not pooled:
-        fit = partial(fit_mixture, penalty=penalty_of(len(targets[0][0])))
-    # The same draws for every class: mixtures differ only where counts do.
-    return [
-        fit(
-            *target,
-            max(round(n_components * (0.5 / n_classes + 0.5 * fraction)), 2),
-            n_iter,
-            np.random.RandomState(0),
-        )
-        for target, fraction in zip(targets, fractions, strict=True)
-    ]
+    penalty = _PENALTY if pooled else penalty_of(len(targets[0][0]))
+    fitted = []
+    for (singles, pairs, deviations), fraction in zip(targets, fractions, strict=True):
+        # The same draws for every class: mixtures differ only where counts do.
+        rng = np.random.RandomState(0)
+        n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fraction)), 2)
+        of_class = singles, pairs, deviations, n_parts, n_iter, rng
+        fitted.append(fit_mixture(*of_class, penalty=penalty))
+    return fitted
 
 
 def _class_targets(released, columns, c, n_records, pair_noise, clear):

@@ -29,7 +29,7 @@ from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
-from skdpot.privacy.checks import UndeclaredError, check_count, redact_errors, to_display
+from skdpot.privacy.checks import UndeclaredError, check_count, names_of, redact_errors, to_display
 from skdpot.privacy.noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries
 from skdpot.transport.sinkhorn import entropic_transport
@@ -299,8 +299,9 @@ def read_points(
         numbers, codes = numbers[codes >= 0], codes[codes >= 0]
     if space is None:
         space = record_space(numbers.shape[1], estimator.bounds, classes, estimator.image_shape)
-    if space.image_shape and numbers.dtype == np.uint8 and space.box[1].max() > 255:
-        raise ValueError("X is of type uint8, which ends at 255: declare bounds=(0, 255).")
+    if space.image_shape and numbers.dtype == np.uint8 and not 1 < space.box[1].max() <= 255:
+        remedy = "declare bounds=(0, 255), or for images of 0 and 1 pass X.astype(float)"
+        raise ValueError(f"X is of type uint8, which ends at 255: {remedy}.")
     return PrivateRecords(space, numbers, n_read, codes)
 
 
@@ -546,6 +547,9 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
         raise ValueError(f"groups is a list of one: name the column, as groups={groups[0]!r}.")
     if not isinstance(groups, str):
         name = getattr(groups, "name", None)
+        if isinstance(name, str) and name in names_of(X, "columns"):
+            # A copy of a column is taken for its name.
+            return taken_out(X, name)[0], groups, name
         return X, groups, name if isinstance(name, str) else "user"
     names = tables.Table(X).names
     if names.count(groups) != 1:
@@ -684,6 +688,15 @@ def doubts_of(estimator: Any, space: "TableSpace", table: tables.Table) -> str |
             "columns of integers are declared as real numbers, and are drawn with decimals: for "
             f"integers declare {', '.join(ranges)}, or 'integer': True beside bounds."
         )
+    given = estimator.schema if isinstance(estimator.schema, Mapping) else {}
+    for one in schema.columns:
+        codes, is_list = np.array(one.values), isinstance(given.get(one.name), list | np.ndarray)
+        # Short lists are mostly codes of labels.
+        if is_list and len(codes) > 10 and codes.dtype.kind == "i" and np.ptp(codes) < len(codes):
+            declare = f"for {one.name!r} declare range({codes.min()}, {codes.max() + 1})"
+            doubts.append(
+                f"a list of categories has no order: {declare}, or {{'categories': [...]}}."
+            )
     return " ".join(doubts) or None
 
 
@@ -851,7 +864,10 @@ def _raked(cells, wanted, weights):
 
 
 # How rules are written.
-_OF_ALL_ROWS = "write == for equal, '(not a) or b' for if, and functions of a whole data frame"
+_OF_ALL_ROWS = (
+    "write == for equal, 'and' and 'or' in small letters, '(not a) or b' for if, names with blanks "
+    "in backticks, and functions of a whole data frame d, as (d.a > d.b) & (d.c < 5)"
+)
 
 
 def _evaluated(rule: Any, frame: Any) -> Any:

@@ -197,16 +197,16 @@ class TableReleases(SketchSeries):
 
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
-        sums = self._of_parts()
-        self._released(records, sums)
-        return np.concatenate(sums.made)
+        return self._of_parts().made_by(self._released, records)
 
     def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         # The order and the sizes of runs are public, and so is the split of the sums among them.
-        sums = self._of_parts(values, source)
-        self._released(None, sums)
-        return np.concatenate(sums.made)
+        return self._of_parts(values, source).made_by(self._released, None)
+
+    def counted(self, sums: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return what an owner's released sums count, and the standard deviation of the noise."""
+        return self._sizes(self._released(None, self._of_parts(sums)))
 
     def read(self, total: np.ndarray) -> ReleasedTable:
         """Return what is fitted to the sum of all parts."""
@@ -248,12 +248,15 @@ class TableReleases(SketchSeries):
         fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong")
         statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
         if schema.target is not None:
-            # Each column is counted, and the one with the fewest cells has the least noise.
-            n_cells, j = released["n_cells"], released["n_cells"].argmin()
-            sizes = np.split(released["counts"], np.cumsum(n_cells)[:-1])[j].sum(axis=0)
-            noise = self.noise_of_counts * math.sqrt(n_cells[j])
-            warn_of_empty(schema.columns[schema.target].values, sizes, noise)
+            warn_of_empty(schema.columns[schema.target].values, *self._sizes(released))
         return ReleasedTable(self.space, model, _counts.released_size(released), statistics)
+
+    def _sizes(self, released: dict[str, np.ndarray]) -> tuple[np.ndarray, float]:
+        """Return released numbers of records of the classes, and the deviation of their noise."""
+        # Each column is counted, and the one with the fewest cells has the least noise.
+        n_cells, j = released["n_cells"], released["n_cells"].argmin()
+        sizes = np.split(released["counts"], np.cumsum(n_cells)[:-1])[j].sum(axis=0)
+        return sizes, self.noise_of_counts * math.sqrt(n_cells[j])
 
     def _releases(self, source: NoiseSource | None) -> SketchReleases:
         budget = self.budget
@@ -461,14 +464,16 @@ def share_marginals(
     # The noise of signs grows with the number of columns, and wide tables have more for them.
     # Measured on nineteen public tables.
     wide = min(max(n_columns / 20 - 1, 0.0), 1.0)
+    # Up to 8 columns have few pairs: strong ones are worth more than all in groups.
+    few = min(max(5 - n_columns / 2, 0.0), 1.0)
     shares = {
         # Where columns are also counted in all classes together, this needs less.
         "values": 0.2 if has_totals else 0.3,
         "totals": 0.1 if has_totals else 0.0,
         **dict.fromkeys(_counts.ROUNDS, 0.02 if _counts.refined_columns(schema) else 0.0),
-        "pairs": 0.3 - 0.05 * wide if has_signs else 0.4 * (n_columns > 1),
+        "pairs": 0.3 - 0.05 * wide - 0.08 * few if has_signs else 0.4 * (n_columns > 1),
         "signs": 0.06 + 0.08 * wide if has_signs else 0.0,
-        "strong": 0.12 if has_signs else 0.0,
+        "strong": 0.12 + 0.08 * few if has_signs else 0.0,
         "parities": 0.08 if parities and _counts.are_scanned(n_columns) else 0.0,
         "numbers of rows": 0.05 if by_person else 0.0,
     }

@@ -463,15 +463,15 @@ class MomentsOfParts(SketchSeries):
 
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. A record is in one class."""
-        sums = self._sums()
-        self._released(records, sums)
-        return np.concatenate(sums.made)
+        return self._sums().made_by(self._released, records)
 
     def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
-        sums = self._sums(values, source)
-        self._released(None, sums)
-        return np.concatenate(sums.made)
+        return self._sums(values, source).made_by(self._released, None)
+
+    def counted(self, sums: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return what an owner's released sums count, and the standard deviation of the noise."""
+        return self._released(None, self._sums(sums))["counts"]
 
     def read(self, total: np.ndarray) -> FittedRecords:
         """Return the sketch of the sum of all parts: one cluster for each class."""
@@ -531,8 +531,7 @@ class MomentsOfParts(SketchSeries):
         shares, budget = {"counts": 0.02, "norms": 0.03}, self.budget
         for radius in self.radii:
             shares |= {f"means {radius}": 0.25, f"products {radius}": 0.7}
-        multiplier = budget.noise_multiplier
-        releases = SketchReleases(multiplier, shares, budget.neighbouring, source)
+        releases = SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
         return SumsOfParts(releases, self.n_parts, given, noisy=source is not None)
 
 

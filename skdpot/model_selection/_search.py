@@ -562,8 +562,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             is_known = type(self.cv).__module__.partition(".")[0] in ("builtins", "sklearn")
             if is_known and "groups" not in get_routing_for_object(self.cv).split.requests:
                 raise ValueError(
-                    "groups would have no effect, and people with several records would not be "
-                    "protected: leave them out, or take a splitter such as cv=GroupKFold()."
+                    "groups would have no effect: no fit takes them, so records are protected, and "
+                    "not people. Leave them out; to protect people, give each of them one row."
                 )
         # They are for the splitter.
         return {name: value for name, value in params.items() if name != "groups"}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from skdpot import __version__
-from skdpot._base import warn_user
+from skdpot._base import warn_of_few, warn_user
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.checks import draft_of, names_of, refuse_other_rows, silence, to_display
@@ -83,6 +83,11 @@ def make_part(
         If a file that is not replaced has this path. Nothing has been charged then.
     BudgetExceededError
         If the ledger does not allow the release. Nothing has been released then.
+
+    Warns
+    -----
+    UserWarning
+        If the part counts far fewer records than X has, as of labels that are not agreed on.
 
     See Also
     --------
@@ -192,6 +197,10 @@ def make_part(
     except BaseException as error:
         error.add_note("The ledger was charged. The same rows give the part again at no cost.")
         raise
+    # By what she has released, and the number of her rows where it is public.
+    if plan.guarantee.neighbouring == "replace_one":
+        counts, noise = plan.release.counted(sums)
+        warn_of_few(counts, noise, len(X))
     return target
 
 

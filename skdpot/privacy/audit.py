@@ -795,7 +795,8 @@ def exact_audit(weights: Any) -> ExactAudit:
     """
     weights = np.asarray(weights)
     if weights.ndim != 2 or weights.dtype.kind not in "iu" or weights.min(initial=0) < 0:
-        raise ValueError("weights must be a two-dimensional array of non-negative integers.")
+        made = "as BoundedRatioMechanism(...).integer_weights(projections) returns"
+        raise ValueError(f"weights must be a two-dimensional array of integers from 0 on, {made}.")
     totals = {sum(int(weight) for weight in row) for row in weights}
     if len(weights) < 2 or len(totals) != 1 or totals == {0}:
         raise ValueError("weights must have two or more rows, all of one sum that is not zero.")

@@ -82,8 +82,8 @@ class PrivacyLedger:
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
         File of the ledger. If it exists, it must contain a ledger with this budget, which is
-        continued. It must lie on a local disk: locks of network file systems fail. None makes a
-        temporary file, which exists while the process that made it runs.
+        continued; "~" is the home folder. It must lie on a local disk: locks of network file
+        systems fail. None makes a temporary file, which exists while the process that made it runs.
     units : str or list of str, default=None
         The units of all charges, such as ``["record", "user"]``. A person whose data are in
         releases for two units may then lose up to the budget twice. None is the unit of the first
@@ -172,7 +172,7 @@ class PrivacyLedger:
         settings = rec.check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         if epsilon is not None and epsilon < 1e-3 and delta > 0.1:
             raise ValueError(f"are they swapped? epsilon={epsilon!r} comes before delta={delta!r}.")
-        self._place(None if path is None else Path(path).absolute(), key)
+        self._place(None if path is None else Path(path).expanduser().absolute(), key)
         # Another process may create the file at the same time.
         if not os.path.exists(self.path):
             identity = os.urandom(16).hex()
@@ -238,7 +238,7 @@ class PrivacyLedger:
         (1.5, 0.0)
         """
         ledger = cls.__new__(cls)
-        ledger._place(Path(path).absolute(), key)
+        ledger._place(Path(path).expanduser().absolute(), key)
         ledger._read_all(after)
         return ledger
 
@@ -940,7 +940,7 @@ class PrivacyLedger:
             If the ledger cannot be read, or the copy cannot be written.
         """
         self.verify()
-        self._chain.copy(Path(path).absolute())
+        self._chain.copy(Path(path).expanduser().absolute())
 
     def receipt(self) -> Receipt:
         """Return the receipt of the last charge, by any process.

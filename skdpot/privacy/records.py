@@ -411,7 +411,8 @@ def check_settings(
     epsilon = math.inf if epsilon is None else epsilon
     # Not by conversion: float('1') and float(True) would be budgets.
     if not real_number(epsilon) > 0:
-        raise ValueError(f"epsilon must be above 0, or None to record only; got {epsilon!r}.")
+        own = "A file is path=, and PrivacyLedger.open(path) opens one that exists."
+        raise ValueError(f"epsilon must be above 0, or None to record only; got {epsilon!r}. {own}")
     check_probability("delta", delta)
     check_choice("neighbouring", neighbouring, RELATIONS)
     if slack is not None and not 0 <= real_number(slack) <= delta:

@@ -98,6 +98,10 @@ class NoisyRelease(Release):
         """Release values, of all records or of one owner's, with all the noise that they need."""
         return self._noise.run(values, source)
 
+    def counted(self, sums: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return what an owner's released sums count, and the standard deviation of the noise."""
+        return sums, self._noise.standard_deviation
+
 
 class VectorRelease(Release):
     """The (epsilon, delta)-private release of a vector with noise.

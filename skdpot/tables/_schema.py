@@ -435,7 +435,7 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
         words = [one for one in declared if isinstance(one, str) and not _column.is_date(one)]
         like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
         if like_dates or 0 < len(words) < len(declared):
-            raise _wrong(name, declared, f"{(like_dates or words)[0]!r} is no date")
+            raise _wrong(name, declared, f"{(like_dates or words)[0]!r} is no date (YYYY-MM-DD)")
         if words:
             raise _wrong(name, declared, "categories are a list, not a tuple")
         return {"bounds": declared}

@@ -220,7 +220,7 @@ BAD_Y = {
     "missing": (pd.Series([0, 1, None, 1], dtype="Int64"), "y contains NaN"),
     "None": (["a", "b", None, "b"], "y contains NaN or None"),
     "objects": (np.array(["a", 1, 2, "b"], dtype=object), "cannot be sorted together"),
-    "table": (np.full((4, 2), SECRET), r"two samples by private_ot_cost"),
+    "table": (np.full((4, 2), SECRET), r"samples by private_ot_cost"),
     "too long": ([f"{SECRET} euros"] * 5, "inconsistent numbers of samples"),
 }
 

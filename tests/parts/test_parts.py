@@ -646,6 +646,32 @@ def test_columns_are_matched_by_name(tmp_path, make):
             make_part(agreement, "north", wrong, **options)
 
 
+# What an owner is told
+# ---------------------
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize("kind", ["repair", "distance", "table", "vectors"])
+def test_an_owner_is_told_if_most_of_her_records_count_nowhere(kind, make):
+    """By her part. Warnings are errors here: she is not told of records that count."""
+    if kind in KINDS:
+        X, labels = rows_of(0, KINDS[kind][1])
+        agreement, wrong = agreed(kind), (X, np.char.upper(labels))
+    elif kind == "table":
+        agreement, X, labels = agreed_table(), table_of(0), None
+        wrong = X.assign(rich=X["rich"].str.upper()), None
+    else:
+        agreement, (X, labels) = agreed_vectors(), vectors_of(0)
+        wrong = X, labels + 2
+    make(agreement, rows=(X, labels))
+    with pytest.warns(UserWarning, match=f"about .* of {len(X):,} records.* compare the records"):
+        make(agreement, "south", rows=wrong)
+    # Whether a number of records is private is agreed on.
+    if kind == "table":
+        of_west = PrivacyLedger(4.0, 1e-6, neighbouring="add_remove")
+        make(agreed_table(neighbouring="add_remove"), "west", rows=wrong, ledger=of_west)
+
+
 # Commands
 # --------
 
@@ -692,7 +718,7 @@ def test_a_text_among_numbers_does_not_change_the_other_rows(tmp_path):
         assert command("part", tmp_path / f"{name}.csv", *given, *files, "--owner", "north") == 0
 
 
-def test_a_mistyped_name_makes_no_ledger(tmp_path, capsys):
+def test_what_is_refused_makes_no_ledger(tmp_path, capsys):
     Agreement(drift(), ["a"], 3 * N, OWNERS).save(tmp_path / "agreement.json")
     (tmp_path / "data.csv").write_text("a,sex\n1,f\n2,m\n")
     given = ["--agreement", tmp_path / "agreement.json", "--budget", 4, 1e-6]
@@ -700,6 +726,7 @@ def test_a_mistyped_name_makes_no_ledger(tmp_path, capsys):
     for names, said in (
         (["--owner", "nord", "--labels", "sex"], "'nord' is no owner"),
         (["--owner", "north", "--labels", "gender"], "'gender' is not a column"),
+        (["--owner", "north", "--labels", "sex", "--budget", 3, 0], "the budget does not allow"),
     ):
         assert command("part", tmp_path / "data.csv", *given, *names) == 1
         assert said in capsys.readouterr().err

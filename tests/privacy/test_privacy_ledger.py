@@ -369,10 +369,12 @@ class TestCopies:
         ledger = PrivacyLedger(epsilon=1.0)
         assert duplicate(ledger) is ledger
 
-    def test_same_path_is_the_same_ledger(self, path):
+    def test_same_path_is_the_same_ledger(self, path, monkeypatch):
         first = PrivacyLedger(epsilon=1.0, path=path)
         first.charge(PureDpEvent(0.75), **RECORD)
-        for again in (PrivacyLedger(epsilon=1.0, path=str(path)), PrivacyLedger.open(path)):
+        monkeypatch.setenv("HOME", str(path.parent))
+        at_home = f"~/{path.name}"
+        for again in (PrivacyLedger(epsilon=1.0, path=at_home), PrivacyLedger.open(path)):
             assert again.identity == first.identity
             assert again.remaining() == (0.25, 0.0)
 
