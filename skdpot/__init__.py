@@ -4,44 +4,24 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "DPSinkhornGenerator",
-    "ExponentialMechanismSampler",
-    "FairBarycenterClassifier",
-    "FairBarycenterPreprocessor",
-    "FairBarycenterRegressor",
-    "KLProjectionSampler",
-    "PrivacyLedger",
-    "PrivateADMMTransport",
-    "PrivateSearchCV",
-    "PrivateSinkhornDistance",
-    "SphericalProjectionSampler",
-    "WassersteinProjectionSampler",
-    "optimal_base_measure",
-    "private_ot_cost",
-    "release_files",
-    "wasserstein_projection",
-]
-
 if TYPE_CHECKING:
-    from skdpot.allocation import PrivateADMMTransport
-    from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
-    from skdpot.fairness import (
-        FairBarycenterClassifier,
-        FairBarycenterPreprocessor,
-        FairBarycenterRegressor,
-    )
-    from skdpot.generative import DPSinkhornGenerator
-    from skdpot.model_selection import PrivateSearchCV
-    from skdpot.privacy import PrivacyLedger
-    from skdpot.sampling import (
-        ExponentialMechanismSampler,
-        KLProjectionSampler,
-        SphericalProjectionSampler,
-        WassersteinProjectionSampler,
-        release_files,
-    )
-    from skdpot.transport import optimal_base_measure, wasserstein_projection
+    # `as` tells type checkers that a name is the package's own, too.
+    from skdpot.allocation import PrivateADMMTransport as PrivateADMMTransport
+    from skdpot.distance import PrivateSinkhornDistance as PrivateSinkhornDistance
+    from skdpot.distance import private_ot_cost as private_ot_cost
+    from skdpot.fairness import FairBarycenterClassifier as FairBarycenterClassifier
+    from skdpot.fairness import FairBarycenterPreprocessor as FairBarycenterPreprocessor
+    from skdpot.fairness import FairBarycenterRegressor as FairBarycenterRegressor
+    from skdpot.generative import DPSinkhornGenerator as DPSinkhornGenerator
+    from skdpot.model_selection import PrivateSearchCV as PrivateSearchCV
+    from skdpot.privacy import PrivacyLedger as PrivacyLedger
+    from skdpot.sampling import ExponentialMechanismSampler as ExponentialMechanismSampler
+    from skdpot.sampling import KLProjectionSampler as KLProjectionSampler
+    from skdpot.sampling import SphericalProjectionSampler as SphericalProjectionSampler
+    from skdpot.sampling import WassersteinProjectionSampler as WassersteinProjectionSampler
+    from skdpot.sampling import release_files as release_files
+    from skdpot.transport import optimal_base_measure as optimal_base_measure
+    from skdpot.transport import wasserstein_projection as wasserstein_projection
 else:
     # Modules that are attributes, and which of their names are the package's own, too: they are
     # imported on first use. A type checker does not run this.
@@ -68,6 +48,7 @@ else:
         ],
         "transport": ["optimal_base_measure", "wasserstein_projection"],
     }
+    __all__ = sorted(name for names in _HOMES.values() for name in names)
 
     def __getattr__(name):
         from importlib import import_module

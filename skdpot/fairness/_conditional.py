@@ -198,23 +198,9 @@ class ConditionalMap:
             images[part] = moved[: len(part)]
         return images
 
-    def n_changed(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> int:
-        """Return how many rows change by more than rounding, without computing all of their images.
-
-        A row is counted at the first of its columns that changes, and left out from there on.
-        """
-        rows = np.flatnonzero(groups >= 0)
-        left = (
-            self._images(codes[part], self.shared[groups[part]], keys[part], True)
-            for part in np.array_split(rows, len(rows) // 1536 + 1)
-        )
-        return len(rows) - sum(map(len, left))
-
     # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
-    def _images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, only_unchanged: bool = False
-    ) -> np.ndarray:
+    def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
         images = np.array(codes, dtype=np.float64)
         # Features of the rows' images in every group, or of the rows and their images, filled in
         # column by column. Features before rows, so that each feature is contiguous.
@@ -234,11 +220,6 @@ class ConditionalMap:
                 moved = step.parts.resolved(combined, column, place)
                 images[:, step.position] = np.where(stays, column, moved)
             step.parts.write_features(features[:, step.first : step.last], states, scores)
-            if only_unchanged and step.moves:
-                now = images[:, step.position]
-                same = np.isclose(now, column, rtol=1e-9, atol=0.0, equal_nan=True)
-                images, groups, keys = images[same], groups[same], keys[same]
-                features = features[:, :, same]
         return images
 
 

@@ -259,10 +259,6 @@ class SupportMap:
             images[rows] = image
         return images
 
-    def n_changed(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> int:
-        """Return how many rows have another image than themselves."""
-        return int((self.images(codes, groups, keys) != codes).any(axis=1).sum())
-
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes that an estimator shows, by name."""
         # Valid rows in the user's terms: numbers, or labels as objects.

@@ -178,7 +178,7 @@ class NoisySinkhornPlan:
 
     The noise multiplier is that of all rounds together, as one Gaussian release. The cost
     sensitivity is how much a record can change the cost of the plan, once the potentials are
-    released. The first epsilon is the price of the potentials at delta.
+    released.
     """
 
     n_samples: tuple[int, int]
@@ -190,7 +190,6 @@ class NoisySinkhornPlan:
     noise_multiplier: float
     cost_sensitivity: float
     delta: float
-    first_epsilon: float
     second_epsilon: float
 
     @property
@@ -236,8 +235,8 @@ def plan_noisy_sinkhorn(
     >>> from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn
     >>> problem = {"n_samples": 1000, "cost_range": 1.0, "reg": 1.0}
     >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, **problem)
-    >>> plan.n_iter, round(plan.first_epsilon, 3), round(plan.second_epsilon, 3)
-    (1, 0.5, 0.5)
+    >>> plan.n_iter, round(plan.second_epsilon, 3)
+    (1, 0.5)
     >>> round(plan.noise_variance), round(plan.cost_mechanism.scale, 4)
     (57, 0.0054)
     """
@@ -293,7 +292,6 @@ def plan_noisy_sinkhorn(
         noise_multiplier=multiplier,
         cost_sensitivity=moved,
         delta=delta,
-        first_epsilon=first_epsilon,
         # With more, the grid of the second stage, which is finer than its noise, would not reach
         # the largest cost of a plan.
         second_epsilon=min(left, 2.0**39 / min(sizes)),
@@ -392,10 +390,7 @@ def nothing_left(epsilon: float, first_epsilon: float) -> ValueError:
 
 @dataclass(frozen=True)
 class PaperSinkhornPlan:
-    """A run of noisy Sinkhorn as published, with the published claim: *no guarantee*.
-
-    The claims are the epsilons of the potentials and of the cost of the plan.
-    """
+    """A run of noisy Sinkhorn as published: *no guarantee*."""
 
     n_samples: tuple[int, int]
     reg: float
@@ -403,7 +398,6 @@ class PaperSinkhornPlan:
     noise_variance: float
     adaptive_noise: float
     cost_noise_scale: float
-    first_claim: float
 
     # A ledger cannot be charged for it.
     event = None
@@ -432,8 +426,8 @@ def plan_paper_sinkhorn(
     >>> from skdpot.published._noisy_sinkhorn import plan_paper_sinkhorn
     >>> problem = {"n_samples": 10_000, "cost_range": 1.0, "reg": 5.0}
     >>> plan = plan_paper_sinkhorn(8.0, 1e-5, **problem, n_iter=1, noise_variance=0.02)
-    >>> round(plan.first_claim, 2)
-    3.91
+    >>> round(plan.cost_noise_scale, 5)
+    0.00099
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
@@ -457,7 +451,6 @@ def plan_paper_sinkhorn(
         noise_variance=noise_variance,
         adaptive_noise=adaptive_noise,
         cost_noise_scale=sensitivity / (epsilon - first_claim),
-        first_claim=first_claim,
     )
 
 

@@ -372,11 +372,17 @@ class UtilityRelease(Release):
         budgets = node_budgets(epsilon, 0.0, factors, len(self._degrees))
         self.epsilons, _, self._multipliers = budgets
         self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
+        # Of every node: as many as it has edges, unless `_prepare` chooses fewer.
+        self.n_answers = self._degrees
         self._prepare()
 
     @abstractmethod
     def _prepare(self) -> None:
         """Choose noise or levels."""
+
+    def _moved(self, relation: str) -> np.ndarray:
+        """Return how many answers of every node its unit may change."""
+        return utility_sensitivity(1, self.n_answers, protect=self._protect, relation=relation)
 
     @property
     def spread(self) -> float:
@@ -460,16 +466,13 @@ class UtilityNoise(UtilityRelease):
 
     def _prepare(self) -> None:
         # In units of the range.
-        multipliers = self._multipliers * self._moved(1.0, "replace_one")
+        multipliers = self._multipliers * self._moved("replace_one")
         n_units = fineness(multipliers)
         self._units = (self._high - self._low) / n_units
         self._grid_scales = multipliers * n_units * RAISED
 
-    def _moved(self, width: float, relation: str) -> np.ndarray:
-        return utility_sensitivity(width, self._degrees, protect=self._protect, relation=relation)
-
     def sensitivity(self, relation: str) -> float:
-        return float(self._moved(self._high - self._low, relation).max())
+        return float((self._high - self._low) * self._moved(relation).max())
 
     @property
     def scales(self) -> np.ndarray:
@@ -594,17 +597,12 @@ class UtilityResponse(UtilityRelease):
     """
 
     def _prepare(self) -> None:
-        self.n_answers = self._degrees.copy()
         if self._protect == "node":
             counts = map(_best_answers, self.epsilons.tolist(), self._degrees.tolist())
             self.n_answers = np.array(list(counts), dtype=np.int64)
         self._shares = rounded_down_share(self.epsilons, self._moved("replace_one"))
         self.n_levels = np.array(list(map(_best_levels, self._shares.tolist())), dtype=np.int64)
         self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
-
-    def _moved(self, relation: str) -> np.ndarray:
-        """Return how many answers of each node a unit of privacy can change."""
-        return utility_sensitivity(1, self.n_answers, protect=self._protect, relation=relation)
 
     def sensitivity(self, relation: str) -> float:
         return float(self._moved(relation).max())

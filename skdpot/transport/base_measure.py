@@ -168,17 +168,13 @@ def _solve_master(thresholds, slopes, max_mass, unit):
     """Minimise the largest minorant: u and the minorants' multipliers, or None on failure."""
     objective_weight = 1e4
     n_minorants, n_outputs = slopes.shape
-    constraints = np.empty((n_minorants + 2, n_outputs + 1))
     # In units of the best cost, the solver's absolute tolerances act as relative ones. A large
     # objective makes that on the duals finer still: in the bound, it is multiplied by the mass.
-    np.divide(slopes, unit, out=constraints[:n_minorants, :n_outputs])
-    constraints[:n_minorants, n_outputs] = -1.0
-    constraints[n_minorants] = 1.0
-    constraints[n_minorants + 1] = -1.0
-    constraints[n_minorants:, n_outputs] = 0.0
+    below_height = np.column_stack([slopes / unit, np.full(n_minorants, -1.0)])
+    total = np.append(np.ones(n_outputs), 0.0)
+    constraints = np.vstack([below_height, total, -total])
     limits = np.concatenate([-thresholds / unit, [max_mass, -1.0]])
-    objective = np.zeros(n_outputs + 1)
-    objective[n_outputs] = objective_weight
+    objective = np.append(np.zeros(n_outputs), objective_weight)
     bounds = [(0.0, None)] * n_outputs + [(None, None)]
     accuracy = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     for method, options in (("highs-ds", accuracy), ("highs-ds", {}), ("highs-ipm", {})):

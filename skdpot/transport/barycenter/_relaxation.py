@@ -495,14 +495,10 @@ def _propose(
     constants = prices @ center - heights[model_of]
     # Moves have the sum 0, so a common part of the prices changes nothing, and digits are saved.
     slopes = prices - prices.mean(axis=1, keepdims=True)
-    constraints = np.zeros((len(planes), n_candidates + len(models)))
-    constraints[:, :n_candidates] = slopes / (n_support * unit)
-    constraints[np.arange(len(planes)), n_candidates + model_of] = -1.0
+    constraints = np.hstack([slopes / (n_support * unit), -np.eye(len(models))[model_of]])
     filling = center * n_support
-    bounds = np.empty((n_candidates + len(models), 2))
-    bounds[:n_candidates, 0] = np.maximum(-filling, -radius)
-    bounds[:n_candidates, 1] = np.minimum(1.0 - filling, radius)
-    bounds[n_candidates:] = -np.inf, np.inf
+    moves = np.column_stack([np.maximum(-filling, -radius), np.minimum(1.0 - filling, radius)])
+    bounds = np.vstack([moves, np.tile([-np.inf, np.inf], (len(models), 1))])
     balance = np.concatenate([np.ones(n_candidates), np.zeros(len(models))])
     solution = linprog(
         1.0 - balance,
