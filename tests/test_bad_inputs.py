@@ -364,6 +364,8 @@ MISTAKES = {
         ("samples of two spaces",
          lambda book: private_ot_cost(X, X[:, :1], bounds=(0, 1), ledger=book()),
          "X has 2 features, and Y has 1", "they must agree"),
+        ("epsilon", lambda b: private_ot_cost(X[:, 0], X[:, 0], np.ones((9, 9)), ledger=b()),
+         "two samples, and no weights", "costs are those of metric="),
         ("groups", lambda b: private_ot_cost(X, X, bounds=(0, 1), ledger=b(), groups=["a", "b"]),
          "has the groups X and Y", "leave out groups"),
         ("an option that there is not",

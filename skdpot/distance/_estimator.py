@@ -704,6 +704,8 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     """
     if "groups" in options:
         raise TypeError("private_ot_cost has the groups X and Y: leave out groups.")
+    if np.ndim(epsilon):
+        raise TypeError("X and Y are two samples, and no weights: costs are those of metric=.")
     for name, sample in {"X": X, "Y": Y}.items():
         check_type(name, sample)
     if options.get("schema") is not None:

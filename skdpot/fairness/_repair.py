@@ -280,6 +280,7 @@ def read_repair(
         not_moved = positions_of(fair.conditional_on, every)
         computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
         columns = [every[j] for j in not_computed(every, computed)]
+        warn_of_dummies(columns, codes[:, not_computed(every, computed)])
     method._check(fair.epsilon, fair.delta)
     fixed = positions_of(fair.conditional_on, columns)
     if fixed and not is_conditional:
@@ -312,6 +313,19 @@ def warn_of_labels(columns: list[tables.Column], n_rows: int) -> None:
                 f"column {column.name!r} has a label of its own for most rows, and rows would get "
                 "those of others: leave out identifiers."
             )
+
+
+def warn_of_dummies(columns: list[tables.Column], codes: np.ndarray) -> None:
+    """Warn of truth values of which some are a sum of others, as in a one-hot code."""
+    flags = [j for j, one in enumerate(columns) if one.values == (False, True)]
+    flags = [j for j in flags if len(np.unique(codes[:, j])) > 1]
+    table = np.column_stack([np.ones(len(codes)), codes[:, flags]])
+    if flags and len(table) and np.linalg.matrix_rank(table.T @ table) <= len(flags):
+        names = [columns[j].name for j in flags]
+        warn_user(
+            f"the truth values {names[:5]}{'...' * (len(names) > 5)} are a one-hot code, of which "
+            "a repair may leave rows without any, or with two. Give the column that was coded."
+        )
 
 
 def warn_of_strata(rows: RepairRows) -> None:

@@ -1,6 +1,7 @@
 """Columns that are functions of others are found or declared, left out, and computed again."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -213,3 +214,18 @@ def test_what_is_conditioned_on_is_never_computed():
     fair, Z = repaired(X, groups, conditional_on="band")
     assert fair.computed_features_ == {}
     assert (Z.band == X.band).all()
+
+
+@pytest.mark.parametrize("coded", [True, False])
+def test_a_one_hot_code_of_truth_values_is_told(coded):
+    """Rows with no job, or with two, would show their group."""
+    rng = np.random.default_rng(0)
+    groups, job = rng.integers(2, size=300), rng.choice(list("abc"), 300)
+    table = pd.get_dummies(pd.DataFrame({"job": job}), dtype=bool).assign(never=False)
+    if not coded:
+        table["job_c"] = rng.random(300) < 0.3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Fair(random_state=0).fit(table, sensitive_features=groups)
+    told = [str(one.message) for one in caught if "one-hot code" in str(one.message)]
+    assert len(told) == coded and all("Give the column that was coded" in text for text in told)
