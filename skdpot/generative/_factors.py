@@ -149,7 +149,8 @@ def _normal_correlation(table, rows, columns, deviation):
     """
     ranks, weight = (standard_ranks(rows), standard_ranks(columns)), 5.0
     seen = ranks[0] @ table @ ranks[1]
-    error = deviation * np.linalg.norm(ranks[0]) * np.linalg.norm(ranks[1])
+    # One group has no rank, and no error.
+    error = max(deviation * np.linalg.norm(ranks[0]) * np.linalg.norm(ranks[1]), _TINY)
 
     def misfit(correlation):
         expected = normal_table(rows, columns, correlation)

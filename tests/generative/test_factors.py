@@ -16,6 +16,7 @@ from skdpot.generative._factors import (
     normal_table,
     pair_target,
     sparse_counts,
+    standard_ranks,
 )
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
@@ -118,6 +119,16 @@ def test_nobody_misses_one_of_two_columns_unless_noise_does_not_explain_it(rng, 
     assert target[3, :3].sum() == pytest.approx(joint[3, :3].sum(), abs=0.001 if together else 0.03)
     target = pair_target(noisy, deviation, n_records, *each, ordered=False)
     assert target[3, :3].sum() > 0.0015
+
+
+def test_noise_makes_no_strong_pair_a_copy(rng):
+    """Ranks alone cannot tell a correlation of .96 from one of .99."""
+    margins, cells = np.full(32, 1 / 32), np.arange(32)
+    truth, ranks = normal_table(margins, margins, 0.96), standard_ranks(margins)
+    for _ in range(8):
+        counts = 20_000 * truth + rng.normal(0, 16, truth.shape)
+        found = pair_target(counts, 16, 20_000, [margins] * 2, [cells] * 2, ordered=True)
+        assert ranks @ found @ ranks == pytest.approx(ranks @ truth @ ranks, abs=0.015)
 
 
 def test_factors_give_rows_the_pairs_that_are_wanted(rng):
