@@ -353,7 +353,8 @@ def fit_factors(
     strengths = np.zeros(len(cells))
     for (a, b), target in targets.items():
         strengths[a] += _dependence(target, margins[a], margins[b])
-    order = np.argsort(-strengths, kind="stable").tolist()
+    nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
+    order = np.lexsort([-strengths, ~np.array(nominal)]).tolist()
     rows = _spread_components(weights, targets, margins)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
     # The class of each row, and the groups that its cells are in, by the column.
@@ -410,7 +411,7 @@ def _spread_components(weights, targets, margins):
     # of a column in each of them take at most 128 MiB.
     max_size = max((target.size for target in targets.values()), default=0)
     most_rows = min(2**25 // max(len(margin) for margin in margins), 2**17)
-    n_rows = max(min(max_size, most_rows), 2**13)
+    n_rows = max(min(2 * max_size, most_rows), 2**13)
     places = (np.arange(n_rows) + 0.5) / n_rows * weights.sum()
     return np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
 
