@@ -137,7 +137,8 @@ def test_factors_give_rows_the_pairs_that_are_wanted(rng):
     wanted = {0: rng.dirichlet(np.ones(20)).reshape(4, 5)}
     wanted[0] *= 0.25 / wanted[0].sum(axis=1, keepdims=True)
     share = np.array([[0.5], [0.5]]) * wanted[0].sum(axis=0)
-    factors = _fitted_factors(own[components], wanted | {-1: share}, grouped)
+    each = np.full(20_000, 1 / 20_000)
+    factors = _fitted_factors(own[components], wanted | {-1: share}, grouped, each)
     drawn, kept = draw_groups(own, components, factors, grouped, np.random.RandomState(0))
     made = np.zeros((4, 5))
     np.add.at(made, (grouped[0], drawn), 1 / len(drawn))
@@ -340,3 +341,21 @@ def test_pairs_that_are_independent_of_each_other_are_no_parity_and_stay_indepen
     assert not len(generator._fitted.model["parities"])
     errors = np.abs(generator.sample(n).corr() - table.corr())
     assert errors.to_numpy().max() < 0.1
+
+
+def test_a_pair_of_many_categories_is_as_near_as_another_sample(rng):
+    """With a number that depends on both: a distance is drawn after its origin and destination."""
+    n, places, categories = 60_000, rng.normal(size=(40, 2)), list(range(40))
+    routes = rng.gamma(0.15, size=(40, 40)) * rng.gamma(1.0, size=(40, 1))
+    start, end = np.divmod(rng.choice(1600, n, p=(routes / routes.sum()).ravel()), 40)
+    distance = (100 * np.hypot(*(places[start] - places[end]).T)).astype(int)
+    table = pd.DataFrame({"distance": distance, "from": start, "to": end})
+    declared = {"categories": categories}
+    schema = {"distance": range(1000), "from": declared, "to": declared}
+    made = DPSinkhornGenerator(1000.0, 1e-6, schema=schema, random_state=0).fit(table).sample(n)
+
+    def error(other):
+        tables = [pd.crosstab(t["from"], t["to"]).reindex(categories) / n for t in (other, table)]
+        return (tables[0] - tables[1]).abs().sum().sum() / 2
+
+    assert error(made) < error(table.sample(frac=1, replace=True, random_state=0))
