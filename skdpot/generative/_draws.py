@@ -60,15 +60,7 @@ def draw_entries(
     >>> np.bincount(draw_entries(np.full((50, 2), 0.5), np.arange(50), rng, np.ones((1, 50))))
     array([25, 25])
     """
-    n_entries = weights.shape[1]
-    cumulated = np.cumsum(weights, axis=1)
-    totals = cumulated[:, -1:]
-    # One search for all: each row is moved to an interval of its own.
-    ladder = cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
-    ladder[:, -1] = 2 * np.arange(len(weights)) + 2
-    # Rounding moves no number to the next integer, where entries of no weight are.
-    places = np.minimum(rng.uniform(size=len(rows)), _factors.MAX_UNIFORM) + 2 * rows
-    drawn = np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
+    drawn = _factors.chosen_entries(weights, rows, rng.uniform(size=len(rows)))
     if sizes is not None:
         shares, strata = shares_of_rows(weights), np.zeros_like(rows) if strata is None else strata
         _factors.even_totals(drawn, strata, sizes @ shares, lambda moved: shares[rows[moved]], rng)

@@ -592,27 +592,38 @@ def even_totals(
     returns the probabilities of entries, of shape (n, n_entries), for the positions of records: few
     of them become what is unlikely for them.
     """
-    n_rounds, (n_strata, n_entries) = 6, expected.shape
+    n_rounds, (n_strata, n_entries), enough = 6, expected.shape, len(drawn) / 2000
     for _ in range(n_rounds):
         cells = strata * n_entries + drawn
         totals = np.bincount(cells, minlength=n_strata * n_entries).reshape(expected.shape)
+        if np.abs(totals - expected).sum() < enough:
+            break
         surplus = np.maximum(totals - expected, 0.0) / np.maximum(totals, 1)
         lacking = np.maximum(expected - totals, 0.0)
         lacking /= np.maximum(lacking.max(axis=1, keepdims=True), _TINY)
         moved = np.flatnonzero(rng.uniform(size=len(drawn)) < surplus.ravel()[cells])
         # Some records at once: a matrix of all and of 10,000 entries takes a gigabyte.
         for some in np.array_split(moved, 1 + moved.size * n_entries // 2**23):
-            allowed = lacking[strata[some]]
-            allowed[np.arange(len(some)), drawn[some]] = 1.0
-            drawn[some] = _chosen(weights_of(some) * allowed, rng.uniform(size=len(some)))
+            allowed, each = lacking[strata[some]], np.arange(len(some))
+            allowed[each, drawn[some]] = 1.0
+            weights = weights_of(some) * allowed
+            drawn[some] = chosen_entries(weights, each, rng.uniform(size=len(some)))
 
 
-def _chosen(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """Return an entry of each row, by a number from 0 to 1; the last one of a row of zeros."""
+def chosen_entries(weights: np.ndarray, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """Return an entry for each record, by its row of weights and by a number from 0 to 1.
+
+    A row of zeros has the last one.
+    """
+    n_rows, n_entries = weights.shape
     ladder = np.cumsum(weights, axis=1)
-    # Rounding moves no number to an entry of no weight.
-    places = np.minimum(uniforms, MAX_UNIFORM)[:, None] * ladder[:, -1:]
-    return np.minimum((ladder <= places).sum(axis=1), weights.shape[1] - 1)
+    ladder /= np.where(ladder[:, -1:] > 0, ladder[:, -1:], 1.0)
+    # One search for all: each row is moved to an interval of its own.
+    ladder += 2 * np.arange(n_rows)[:, None]
+    ladder[:, -1] = 2 * np.arange(n_rows) + 2
+    # Rounding moves no number to the next integer, where entries of no weight are.
+    places = np.minimum(uniforms, MAX_UNIFORM) + 2 * rows
+    return np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
 
 
 def draw_groups(
@@ -632,18 +643,26 @@ def draw_groups(
     factors are fitted so as to keep them.
     """
 
-    def weights_of(rows: np.ndarray | slice) -> np.ndarray:
+    def weights_of(rows: np.ndarray) -> np.ndarray:
         joint = own[components[rows]]
         for a, factor in factors.items():
             joint *= factor[grouped[a][rows]]
         return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
 
+    # Rows with the same component and groups have the same weights.
+    parts = [components, *(grouped[a] for a in factors)]
+    kinds = np.ravel_multi_index(parts, [len(own), *map(len, factors.values())])
+    _, firsts, kind, n_each = np.unique(
+        kinds, return_index=True, return_inverse=True, return_counts=True
+    )
+    order, ends = np.argsort(kind, kind="stable"), np.cumsum(n_each)
     n, block = len(components), 2**12
     drawn, kept, uniforms = np.empty(n, dtype=np.int64), np.empty(n), rng.uniform(size=n)
-    for start in range(0, n, block):
-        part = slice(start, start + block)
-        weights = weights_of(part) * allowed
-        kept[part], drawn[part] = weights.sum(axis=1), _chosen(weights, uniforms[part])
+    for start in range(0, len(firsts), block):
+        weights = weights_of(firsts[start : start + block]) * allowed
+        rows = order[ends[start] - n_each[start] : ends[start : start + block][-1]]
+        kept[rows] = weights.sum(axis=1)[kind[rows] - start]
+        drawn[rows] = chosen_entries(weights, kind[rows] - start, uniforms[rows])
     if sizes is not None:
         even_totals(drawn, grouped[_CLASS], sizes @ own, weights_of, rng)
     return drawn, kept

@@ -299,15 +299,22 @@ def _double(value: Any) -> float:
         return math.nan
 
 
-def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
-    """Return the number of a private label, -1 if it is not declared, without errors.
+def number_labels(labels: list, number: Mapping[Any, int]) -> list[int]:
+    """Return the number of each private label, -1 if it is not declared, without errors.
 
     Examples
     --------
-    >>> from skdpot.privacy.checks import number_of_label
-    >>> [number_of_label(label, {"a": 0, "b": 1}) for label in ("b", None, ["a"])]
+    >>> from skdpot.privacy.checks import number_labels
+    >>> number_labels(["b", None, ["a"]], {"a": 0, "b": 1})
     [1, -1, -1]
     """
+    # Values of these types run no code of others when they are looked up.
+    if {type(None), bool, int, float, str}.issuperset(map(type, labels)):
+        return [number.get(label, -1) for label in labels]
+    return [_number_of_label(label, number) for label in labels]
+
+
+def _number_of_label(label, number):
     try:
         if isinstance(label, time) and label not in number:
             # Schemas, which are JSON, have times of day as text: 09:30:00, or 09:30.

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import check_type, number_of_label, redact_errors, result_of, to_display
+from skdpot.privacy.checks import check_type, number_labels, redact_errors, result_of, to_display
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
@@ -130,7 +130,7 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
     >>> label_codes(np.array(["a", ["b"], None, "b"], dtype=object), {"a": 0, "b": 1})
     array([ 0, -1, -1,  1])
     """
-    return np.array([number_of_label(label, number) for label in labels.tolist()], dtype=np.intp)
+    return np.array(number_labels(labels.tolist(), number), dtype=np.intp)
 
 
 def one_by_one(labels: Any) -> np.ndarray:
