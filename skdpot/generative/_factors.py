@@ -650,8 +650,11 @@ def draw_groups(
         return joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
 
     # Rows with the same component and groups have the same weights.
-    parts = [components, *(grouped[a] for a in factors)]
-    kinds = np.ravel_multi_index(parts, [len(own), *map(len, factors.values())])
+    kinds, n_kinds = components, len(own)
+    for a, factor in factors.items():
+        if n_kinds * len(factor) >= 2**63:
+            kinds, n_kinds = np.unique(kinds, return_inverse=True)[1], len(kinds)
+        kinds, n_kinds = kinds * len(factor) + grouped[a], n_kinds * len(factor)
     _, firsts, kind, n_each = np.unique(
         kinds, return_index=True, return_inverse=True, return_counts=True
     )

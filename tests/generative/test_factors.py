@@ -343,6 +343,18 @@ def test_pairs_that_are_independent_of_each_other_are_no_parity_and_stay_indepen
     assert errors.to_numpy().max() < 0.1
 
 
+def test_rows_may_have_many_parents(rng):
+    """More than an integer of 64 bits can number all at once."""
+    own, grouped = np.ones((400, 3)), {a: rng.integers(20, size=500) for a in range(-16, 0)}
+    factors = {a: np.ones((20, 3)) for a in grouped}
+    factors[-16], factors[-1] = (np.eye(3)[rng.integers(3, size=20)] + 1e-9 for _ in range(2))
+    drawn, _ = draw_groups(
+        own, rng.integers(400, size=500), factors, grouped, np.random.RandomState(0)
+    )
+    first, last = (factors[a][grouped[a]].argmax(axis=1) for a in (-16, -1))
+    assert (drawn == first)[first == last].all() and ((drawn == first) | (drawn == last)).all()
+
+
 def test_a_pair_of_many_categories_is_as_near_as_another_sample(rng):
     """With a number that depends on both: a distance is drawn after its origin and destination."""
     n, places, categories = 60_000, rng.normal(size=(40, 2)), list(range(40))
