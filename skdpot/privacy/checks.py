@@ -308,8 +308,8 @@ def number_labels(labels: list, number: Mapping[Any, int]) -> list[int]:
     >>> number_labels(["b", None, ["a"]], {"a": 0, "b": 1})
     [1, -1, -1]
     """
-    # Values of these types run no code of others when they are looked up.
-    if {type(None), bool, int, float, str}.issuperset(map(type, labels)):
+    # Of these types, neither labels nor declared ones run code of others when they are compared.
+    if {type(None), bool, int, float, str}.issuperset(map(type, [*labels, *number])):
         return [number.get(label, -1) for label in labels]
     return [_number_of_label(label, number) for label in labels]
 
