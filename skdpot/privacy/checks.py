@@ -309,7 +309,7 @@ def number_labels(labels: list, number: Mapping[Any, int]) -> list[int]:
     [1, -1, -1]
     """
     # Of these types, neither labels nor declared ones run code of others when they are compared.
-    if {type(None), bool, int, float, str}.issuperset(map(type, [*labels, *number])):
+    if {type(None), bool, int, float, str}.issuperset({*map(type, labels), *map(type, number)}):
         return [number.get(label, -1) for label in labels]
     return [_number_of_label(label, number) for label in labels]
 
