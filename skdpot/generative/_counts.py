@@ -554,6 +554,29 @@ def likely_counts(
     return estimates
 
 
+def numbers_of_others(
+    counts: Sequence[np.ndarray], deviations: Sequence[np.ndarray]
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield, for each column, the number of records in the cells of all others, and its noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import numbers_of_others
+    >>> counts = [np.array([60.0, 42.0]), np.array([99.0]), np.array([50.0, 48.0])]
+    >>> list(numbers_of_others(counts, [np.ones(2), np.ones(1), np.ones(2)]))[1]
+    (array([100.]), 1.0)
+    """
+    numbers = np.array([count.sum() for count in counts])
+    # A column without others learns nothing from them.
+    least, variances = 1e-200, [max(noise @ noise, LEAST_NOISE) for noise in deviations]
+    precisions = 1 / np.array(variances)
+    for column in range(len(counts)):
+        others = np.where(np.arange(len(counts)) == column, 0.0, precisions)
+        precision = max(float(others.sum()), least)
+        yield np.array([others @ numbers / precision]), precision**-0.5
+
+
 def mean_of_missing(
     counts: Sequence[np.ndarray], deviations: Sequence[np.ndarray], schema: TableSchema
 ) -> list[float | None]:
@@ -1012,14 +1035,18 @@ def _variances(n_records, size, n_groups, cell, margin):
     return group_variance, 1 / cell
 
 
+# A value surely exceeds noise if it does so by this many standard errors.
+SURE_ERRORS = 2.0
+
+
 def kept_shares(
-    observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, sure: bool = False
+    observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, errors: float = 0.0
 ) -> np.ndarray:
     """Return the share of each deviation from a guess that is not noise, estimated by groups.
 
     `noise` has the variances of the noise of the `observed` deviations, and `groups` the group of
-    each coordinate. If `sure`, the mean square must be above that of the noise by more than chance
-    allows. Deviations are to be multiplied by the results, which are from 0 to 1.
+    each coordinate. The mean square must be above that of the noise by this many standard `errors`.
+    Deviations are to be multiplied by the results, which are from 0 to 1.
 
     Examples
     --------
@@ -1031,8 +1058,6 @@ def kept_shares(
     # Without noise, no division by zero.
     noise = np.broadcast_to(noise, observed.shape) + 1e-300
     shares = np.empty(observed.shape)
-    # A value surely exceeds noise if it does so by this many standard errors.
-    errors = 2.0 if sure else 0.0
     for group in np.unique(groups):
         members = groups == group
         group_noise = noise[..., members]

@@ -625,6 +625,9 @@ def release_marginals(
         further["halves"] = np.concatenate(halves).astype(np.int64)
 
     # From here on, all is computed from released and public numbers.
+    others = _counts.numbers_of_others(sums, noise_of_sums)
+    for column, count, number in zip(known, sums, others, strict=True):
+        column.append((np.zeros(len(count), dtype=np.intp), *number))
     missing = _counts.mean_of_missing(sums, noise_of_sums, schema)
     combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails, missing)
     return {
