@@ -554,29 +554,6 @@ def likely_counts(
     return estimates
 
 
-def numbers_of_others(
-    counts: Sequence[np.ndarray], deviations: Sequence[np.ndarray]
-) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield, for each column, the number of records in the cells of all others, and its noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._counts import numbers_of_others
-    >>> counts = [np.array([60.0, 42.0]), np.array([99.0]), np.array([50.0, 48.0])]
-    >>> list(numbers_of_others(counts, [np.ones(2), np.ones(1), np.ones(2)]))[1]
-    (array([100.]), 1.0)
-    """
-    numbers = np.array([count.sum() for count in counts])
-    # A column without others learns nothing from them.
-    least, variances = 1e-200, [max(noise @ noise, LEAST_NOISE) for noise in deviations]
-    precisions = 1 / np.array(variances)
-    for column in range(len(counts)):
-        others = np.where(np.arange(len(counts)) == column, 0.0, precisions)
-        precision = max(float(others.sum()), least)
-        yield np.array([others @ numbers / precision]), precision**-0.5
-
-
 def mean_of_missing(
     counts: Sequence[np.ndarray], deviations: Sequence[np.ndarray], schema: TableSchema
 ) -> list[float | None]:
@@ -717,17 +694,31 @@ def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.
     return halves
 
 
-def sign_pairs(schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of signs that are multiplied, and which pairs of columns may be missing.
+def number_of_signs(schema: TableSchema) -> int:
+    """Return of how many pairs of signs sums are released: of columns, and of missing values."""
+    n_missing = sum(schema.columns[j].missing for j in schema.features)
+    return math.comb(len(schema.features), 2) + math.comb(n_missing, 2)
 
-    Signs are the half of a record in each column but the target, and then, for each of these that
-    may be missing, whether it is. All pairs of halves come first.
+
+def product_sums(signs: np.ndarray) -> np.ndarray:
+    """Return the sums over records of the products of any two signs: private.
+
+    `signs` of shape (n_columns, n) are -1, 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import product_sums
+    >>> product_sums(np.array([[1, -1, 1], [1, 1, 0]]))
+    array([[3, 0],
+           [0, 2]])
     """
-    missing = np.array([schema.columns[j].missing for j in schema.features])
-    pairs = np.array(list(combinations(range(len(missing)), 2)))
-    may_miss = missing[pairs].all(axis=1)
-    flags = len(missing) + np.cumsum(missing) - 1
-    return np.concatenate([pairs, flags[pairs[may_miss]]]), may_miss
+    sums = np.zeros((len(signs), len(signs)), dtype=np.int64)
+    for start in range(0, signs.shape[1], _RECORDS_OF_BLOCK):
+        # Single precision is exact for sums of so few records.
+        block = signs[:, start : start + _RECORDS_OF_BLOCK].astype(np.float32)
+        sums += (block @ block.T).astype(np.int64)
+    return sums
 
 
 def max_scanned(n_columns: int, n_records: float, deviation: float) -> int:
@@ -987,9 +978,7 @@ def _expected_sizes(n_records: int, schema: TableSchema, round_noise: float) -> 
     return [n_refined if j in refined else schema.columns[j].n_codes for j in schema.features]
 
 
-def _class_errors(
-    n_records: int, schema: TableSchema, count_noise: float, sizes: list[int]
-) -> list[ExpectedError]:
+def _class_errors(n_records, schema, count_noise, sizes):
     """Return the error of the share of a class, if there are several."""
     n_classes = schema.n_classes
     if schema.target is None or n_classes < 2:
@@ -1002,9 +991,7 @@ def _class_errors(
     return [ExpectedError(label, error / n_records, 1 / n_classes)]
 
 
-def _column_errors(
-    n_records: int, column: Column, size: int, groups: float, variances: tuple[float, float]
-) -> list[ExpectedError]:
+def _column_errors(n_records, column, size, groups, variances):
     """Return the error of the mean of a number, or of the share of a category."""
     group_variance, cell_variance = variances
     if column.kind == NUMERIC and column.high > column.low:

@@ -164,7 +164,8 @@ def sample_codes(
     n_rows = n_samples * n_candidates
     # Trees find a parity because, by chance, components, its columns or pairs of these are slightly
     # informative about the target.
-    by_chance = np.any(model.get("parities", np.zeros((1, len(features)))), axis=0)
+    parities = model.get("parities", np.zeros((1, len(features)), dtype=bool))
+    by_chance = np.any(parities[parities.sum(axis=1) > 1], axis=0)
     evenly &= not conditions
     is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
     among = np.ones((1, len(prior))) if labels is None else is_of_class
@@ -183,7 +184,7 @@ def sample_codes(
     codes = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         codes[order, schema.target] = model["classes"][components]
-    fine, halves = _factors.fine_groups(model) if factors else ([], [])
+    fine, halves, last = _factors.fine_groups(model) if factors else ([], [], [])
     # The class of each row, and the groups that its cells are in, by the column.
     grouped, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
@@ -192,8 +193,10 @@ def sample_codes(
         if c in factors:
             for parent in factors[c]:
                 if parent < -1:
-                    others = np.flatnonzero(model["parities"][-2 - parent])
-                    grouped[parent] = _factors.parity_groups(others, grouped, halves)
+                    others = np.flatnonzero(parities[-2 - parent])
+                    # Missing values have the last group.
+                    parts = halves if len(others) > 1 else last
+                    grouped[parent] = _factors.parity_groups(others, grouped, parts)
             # First a group of cells, given the parents, and then a cell of it.
             within = _cells_of_groups(fine[c], prior @ cells[c])
             weights, profiles = within.sum(axis=1), shares_of_rows(within)

@@ -15,10 +15,11 @@ from itertools import combinations
 import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize_scalar
-from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.special import ndtri
 
 from skdpot.generative import _counts
+from skdpot.generative._counts import SURE_ERRORS
 from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -37,39 +38,99 @@ def clear_errors(n_pairs: int) -> float:
     return float(ndtri(1 - false_alarms / n_pairs))
 
 
-def clear_strengths(signs: np.ndarray, deviation: float, upper: np.ndarray) -> np.ndarray:
-    """Return the correlation of the two signs of each pair, and 0 where noise may explain it.
+def sign_correlations(
+    products: np.ndarray, deviation: float, means: np.ndarray, known: np.ndarray | float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the correlation of the two signs of each pair, and the deviation of its noise.
 
     Parameters
     ----------
-    signs : ndarray of shape (n_pairs,)
+    products : ndarray of shape (n_pairs,)
         Released mean products of two signs.
     deviation : float
         Of the noise of these means.
-    upper : ndarray of shape (n_pairs, 2)
-        The share of the records with each sign of -1.
+    means : ndarray of shape (2, n_pairs)
+        The mean of each sign where it is not 0.
+    known : ndarray of shape (n_pairs,), default=1.0
+        The share of the records in which no sign of the pair is 0.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._factors import clear_strengths
-    >>> clear_strengths(np.array([0.7, 0.01, -0.1]), 0.02, np.full((3, 2), 0.5))
-    array([0.7, 0. , 0. ])
+    >>> from skdpot.generative._factors import sign_correlations
+    >>> sign_correlations(np.array([0.5, 0.2]), 0.1, np.zeros((2, 2)), np.array([1.0, 0.4]))
+    (array([0.5, 0.5]), array([0.1 , 0.25]))
     """
-    means, min_spread = 1 - 2 * upper, 1e-3
-    spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=1)
-    correlations = np.abs(signs - means.prod(axis=1)) / spreads
-    # What a mixture loses, and noise of this many pairs does not explain.
-    min_correlation, clear = 0.2, clear_errors(len(signs)) * deviation / spreads
-    return np.where(correlations > np.maximum(min_correlation, clear), correlations, 0.0)
+    min_spread = 1e-3
+    spreads = np.sqrt(np.maximum(1 - means**2, min_spread)).prod(axis=0)
+    return (products / known - means.prod(axis=0)) / spreads, deviation / known / spreads
+
+
+def strong_correlations(
+    correlations: np.ndarray, noise: np.ndarray, n_tests: int, n_columns: int
+) -> np.ndarray:
+    """Return absolute correlations, and 0 where a mixture has them or noise explains them.
+
+    If fewer than 3 for every 4 columns are clear of the noise of so many tests, these are the
+    strongest of those that exceed their own noise. Measured on fourteen public tables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import strong_correlations
+    >>> strong_correlations(np.array([0.7, 0.3, -0.15]), np.full(3, 0.1), 3, 3)
+    array([0.7, 0.3, 0. ])
+    """
+    sizes, min_correlation, share_of_columns = np.abs(correlations), 0.2, 0.75
+    exceeds = sizes > np.maximum(min_correlation, SURE_ERRORS * noise)
+    clear = exceeds & (sizes > clear_errors(n_tests) * noise)
+    order = np.lexsort([-sizes * exceeds, ~clear])
+    n_kept = max(np.count_nonzero(clear), int(share_of_columns * n_columns))
+    kept = np.isin(np.arange(len(sizes)), order[:n_kept])
+    return np.where(exceeds & kept, sizes, 0.0)
+
+
+def missing_together(
+    correlations: np.ndarray,
+    noise: np.ndarray,
+    n_tests: int,
+    columns: np.ndarray,
+    lost: np.ndarray,
+    noise_of_lost: np.ndarray,
+) -> np.ndarray:
+    """Return how missing values of columns are correlated: 1 where they may be the same.
+
+    `correlations` and `noise` are those of pairs of `columns`, of shape (2, n_pairs). `lost` has
+    the share of missing values of each column. What noise of so many tests explains is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import missing_together
+    >>> pairs, lost = np.array([[0, 0, 1], [1, 2, 2]]), np.array([0.30, 0.31, 0.6])
+    >>> found = np.array([0.95, 0.6, 0.1]), np.full(3, 0.1), 3
+    >>> missing_together(*found, pairs, lost, np.full(3, 0.01))
+    array([[1. , 1. , 0.6],
+           [1. , 1. , 0. ],
+           [0.6, 0. , 1. ]])
+    """
+    (a, b), least, most = columns, 0.5, 0.999
+    clear = np.abs(correlations) > clear_errors(n_tests) * noise
+    alike = np.abs(lost[a] - lost[b]) < SURE_ERRORS * np.hypot(noise_of_lost[a], noise_of_lost[b])
+    same = clear & alike & (correlations > np.maximum(1 - SURE_ERRORS * noise, least))
+    together = np.eye(len(lost))
+    together[a, b] = together[b, a] = np.clip(np.where(clear, correlations, 0.0), -1.0, most)
+    graph = sparse.csr_array((np.ones(same.sum()), (a[same], b[same])), together.shape)
+    _, first = connected_components(graph, directed=False)
+    return np.where(first[:, None] == first, 1.0, together)
 
 
 def choose_pairs(strengths: np.ndarray, n_columns: int) -> list[tuple[int, int]]:
     """Return the pairs of columns with the largest strengths, at most 5 for every 4 columns.
 
-    The strongest pairs that connect all columns come first: columns that are missing together, or
-    repeat each other, have more pairs than can be counted. `strengths` are in the order of
-    ``itertools.combinations``; pairs without any are not chosen.
+    The strongest pairs that connect all columns come first: columns that repeat each other have
+    more pairs than can be counted. `strengths` are in the order of ``itertools.combinations``;
+    pairs without any are not chosen.
 
     Examples
     --------
@@ -144,13 +205,13 @@ def standard_ranks(shares: np.ndarray) -> np.ndarray:
     return ranks / max(float(np.sqrt(shares @ ranks**2 / shares.sum())), 1e-9)
 
 
-def _normal_correlation(table, rows, columns, deviation):
+def _normal_correlation(table, shares, deviation):
     """Return the correlation of the normal copula that is nearest to a table, in units of noise.
 
     Its rank correlation counts as much as five cells: chosen on 579 pairs of 17 public tables. It
     is shrunk by what noise explains of it.
     """
-    ranks, weight = (standard_ranks(rows), standard_ranks(columns)), 5.0
+    (rows, columns), weight, ranks = shares, 5.0, list(map(standard_ranks, shares))
     seen = ranks[0] @ table @ ranks[1]
     # One group has no rank, and no error.
     error = max(deviation * np.linalg.norm(ranks[0]) * np.linalg.norm(ranks[1]), _TINY)
@@ -238,8 +299,7 @@ def pair_target(
     margins: Sequence[np.ndarray],
     coarse: Sequence[np.ndarray],
     *,
-    ordered: bool,
-    missing: tuple[int, int] | None = None,
+    ordered: tuple[slice, slice] | None,
 ) -> np.ndarray:
     """Return the shares of a pair in fine groups, by released counts of coarse ones.
 
@@ -253,19 +313,23 @@ def pair_target(
         About the number of records.
     margins, coarse : sequence of two ndarray of shape (n_fine,)
         The share and the group of each fine group.
-    ordered : bool
-        Whether both columns have an order: a normal copula is the first guess, and what noise and
-        chance do not explain of the difference is added. Otherwise see `sparse_counts`.
-    missing : tuple of int, default=None
-        The groups that have missing values alone, if both columns have one: where noise explains
-        that some records miss only one of the columns, none does.
+    ordered : tuple of slice, or None
+        The groups that have an order: all but that of missing values, which is the last one. Of
+        these, a normal copula is the first guess, and what noise and chance do not explain of the
+        difference is added. With None, a column has no order: see `sparse_counts`.
     """
     rows, columns = margins
     observed, fine = counts / n_records, np.outer(rows, columns)
-    parts = [np.bincount(*part) for part in zip(coarse, margins, strict=True)]
     if ordered:
-        correlation = _normal_correlation(observed, parts[0], parts[1], deviation / n_records)
-        fine = normal_table(rows, columns, correlation)
+        shares = [
+            part[some] / part[some].sum() for part, some in zip(margins, ordered, strict=True)
+        ]
+        each = zip(coarse, ordered, shares, strict=True)
+        parts = [np.bincount(group[some], share) for group, some, share in each]
+        known, least = observed[ordered], 0.01
+        size = max(float(known.sum()), least)
+        correlation = _normal_correlation(known / size, parts, deviation / n_records / size)
+        fine[ordered] = fine[ordered].sum() * normal_table(shares[0], shares[1], correlation)
     guess = np.zeros(counts.shape)
     np.add.at(guess, (coarse[0][:, None], coarse[1]), fine)
     if ordered:
@@ -280,15 +344,6 @@ def pair_target(
         expected = np.maximum(n_records * guess, _TINY)
         likely = sparse_counts(counts.ravel(), expected.ravel(), deviation) / n_records
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
-    if missing is not None:
-        # With two deviations, patterns of missing values of two public tables are farther off.
-        (row, column), clear = missing, 3.0 * deviation / n_records
-        shares, both = np.array([parts[0][row], parts[1][column]]), likely[row, column]
-        alone = shares - observed[row, column]
-        kept = alone > np.minimum(shares * (1 - shares[::-1]) / 2, clear)
-        likely[row] *= kept[0]
-        likely[:, column] *= kept[1]
-        likely[row, column] = both
     ratios = likely / np.maximum(guess, _TINY)
     # No pair is impossible.
     even = 1e-4
@@ -316,7 +371,8 @@ def fit_factors(
         - ``"order"`` of shape (n_columns,): the order in which columns are drawn.
         - ``"fine"``, ``"halves"`` of shape (n_cells,): the fine group of each cell in its column,
           and whether it is in the upper half.
-        - ``"parities"`` of shape (n_parities, n_columns): the columns of each, but the last.
+        - ``"parities"`` of shape (n_parities, n_columns): the columns of each, but the last. One
+          column alone tells whether its value is missing.
         - ``"edges"`` of shape (n_edges, 2): a parent and its column. A parent is a column, or -1
           for the class, or -2 and less for parities.
         - ``"factors"``: of all edges, one after another.
@@ -332,30 +388,31 @@ def fit_factors(
     shares = [weights @ part for part in cells]
     halves = groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
     if "halves" in released:
-        counted = np.split(released["groups"], ends)
-        sizes = [group.max() + 1 for group in counted]
-        of_groups = np.split(released["halves"], np.cumsum(sizes)[:-1])
-        halves = [half[group] for half, group in zip(of_groups, counted, strict=True)]
+        halves = np.split(released["halves"], ends)
     if "strong_groups" in released:
         groups = np.split(released["strong_groups"], ends)
-    pairs = zip(groups, halves, strict=True)
-    parts = [np.unique(2 * g + h, return_inverse=True)[1] for g, h in pairs]
+    # The last cell is apart, which may have missing values.
+    each = zip(groups, halves, strict=True)
+    ranks = [4 * g + 2 * h + (np.arange(len(g)) == len(g) - 1) for g, h in each]
+    parts = [np.unique(rank, return_inverse=True)[1] for rank in ranks]
     # A fine group has about 1/32 of all records.
     fine = [_counts.merge_within(*part, 1 / 32) for part in zip(parts, shares, strict=True)]
     margins = list(map(np.bincount, fine, shares))
-    targets = _pair_targets(
-        released, schema, margins, groups, list(map(_counts.firsts_of, groups, fine))
-    )
+    targets = _pair_targets(released, schema, margins, list(map(_counts.firsts_of, groups, fine)))
     fine_halves = list(map(_counts.firsts_of, halves, fine))
+    absent = [(np.arange(part.max() + 1) == part[-1]).astype(np.int64) for part in fine]
     explained = partial(explained_by_pairs, *_signs_of_pairs(margins, fine_halves, targets))
     outstanding = outstanding_parities(released, model, schema.n_classes, halves, explained)
-    if not (targets or outstanding):
+    together = released.get("missing", np.eye(len(cells)))
+    if not (targets or outstanding or np.count_nonzero(together) > len(cells)):
         return {}
     # Columns of many categories come first, and then those with the strongest pairs. Pairs of later
     # columns lose more, and numbers, which have an order, lose least. Measured on flights.
     strengths = np.zeros(len(cells))
     for (a, b), target in targets.items():
         strengths[a] += _dependence(target, margins[a], margins[b])
+        if together[a, b] == 1:
+            target[-1, :-1] = target[:-1, -1] = 0.0
     usual_groups = 32
     many = [
         schema.columns[j].kind == NOMINAL and len(margin) > usual_groups
@@ -382,13 +439,20 @@ def fit_factors(
         # More parents are seldom known well.
         most_parents = 3
         wanted = {a: targets[a, c] for a in parents[:most_parents]}
-        for columns, means in outstanding:
-            if c in columns and set(columns) <= set(order[: place + 1]):
-                others, parent = [j for j in columns if j != c], -2 - len(parities)
-                grouped[parent] = parity_groups(others, grouped, fine_halves)
-                of_parities = np.bincount(grouped[parent], minlength=2 * schema.n_classes)
-                wanted[parent] = _parity_target(means, of_classes, fine_halves[c], of_parities)
-                parities.append(np.isin(np.arange(len(cells)), others))
+        others_of: list[tuple[list[int], np.ndarray | None]] = [
+            ([j for j in columns if j != c], means)
+            for columns, means in outstanding
+            if c in columns and set(columns) <= set(order[: place + 1])
+        ]
+        others_of += [([a], None) for a in _missing_parents(together[c], order[:place])]
+        for others, means in others_of:
+            parent, parts = -2 - len(parities), fine_halves if means is not None else absent
+            grouped[parent] = parity_groups(others, grouped, parts)
+            of_parents = np.bincount(grouped[parent], minlength=2 * schema.n_classes)
+            if means is None:
+                means = _missing_means(together[c, others[0]], of_classes, absent[c], of_parents)
+            wanted[parent] = _parity_target(means, of_classes, parts[c], of_parents)
+            parities.append(np.isin(np.arange(len(cells)), others))
         if wanted and min(wanted) >= 0:
             # The shares of its groups in a class stay. A parity has them in it.
             wanted[_CLASS] = of_classes
@@ -435,24 +499,21 @@ def _dependence(target, rows, columns):
     return float(np.abs(target - np.outer(rows, columns)).sum()) / 2
 
 
-def _pair_targets(released, schema, margins, groups, coarse):
+def _pair_targets(released, schema, margins, coarse):
     """Return the shares of each strong pair, in both orders of its columns."""
     targets, stop, n_records = {}, 0, max(_counts.released_size(released), 1.0)
     is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
-    # Where a group has missing values alone.
-    missed = [
-        int(group[-1]) if schema.columns[j].missing and (group == group[-1]).sum() == 1 else None
-        for j, group in zip(schema.features, groups, strict=True)
-    ]
+    alone = [np.count_nonzero(part == part[-1]) == 1 for part in coarse]
+    each = zip(schema.features, alone, strict=True)
+    known = [slice(-1 if schema.columns[j].missing and only else None) for j, only in each]
     for a, b in released.get("strong_pairs", np.empty((0, 2), dtype=np.int64)).tolist():
         shape = coarse[a].max() + 1, coarse[b].max() + 1
         start, stop = stop, stop + shape[0] * shape[1]
         counts = released["strong_counts"][start:stop].reshape(shape)
         deviation = float(released["strong_deviation"][0])
         parts = [margins[a], margins[b]], [coarse[a], coarse[b]]
-        ordered = not (is_nominal[a] or is_nominal[b])
-        missing = None if None in (missed[a], missed[b]) else (missed[a], missed[b])
-        shares = pair_target(counts, deviation, n_records, *parts, ordered=ordered, missing=missing)
+        ordered = None if is_nominal[a] or is_nominal[b] else (known[a], known[b])
+        shares = pair_target(counts, deviation, n_records, *parts, ordered=ordered)
         targets[a, b], targets[b, a] = shares, shares.T
     return targets
 
@@ -526,9 +587,29 @@ def explained_by_pairs(
 def parity_groups(
     columns: Iterable[int], grouped: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
+    """Return the class of each row, doubled, plus whether the parity of these columns is odd.
+
+    `halves` has those of the groups of each column; of one column alone, whether it is missing.
+    """
     odd = np.bitwise_xor.reduce([halves[j][grouped[j]] for j in columns])
     return 2 * grouped[_CLASS] + odd
+
+
+def _missing_parents(together, earlier):
+    """Return up to three columns that tell whether a column's value is missing, the best first."""
+    most_parents = 3
+    found = sorted((a for a in earlier if together[a]), key=lambda a: -abs(together[a]))
+    # Those that are missing in the same records tell all.
+    return found[: 1 if found and together[found[0]] == 1 else most_parents]
+
+
+def _missing_means(correlation, of_classes, absent, of_parents):
+    """Return the mean product, in each class, of the signs of two columns' missing values."""
+    numbers = of_parents.reshape(-1, 2)
+    of_parent = 1 - 2 * numbers[:, 1] / np.maximum(numbers.sum(axis=1), 1)
+    of_column = 1 - 2 * (of_classes @ absent) / np.maximum(of_classes.sum(axis=1), _TINY)
+    spread = np.sqrt(np.maximum((1 - of_parent**2) * (1 - of_column**2), 0.0))
+    return of_parent * of_column + correlation * spread
 
 
 def _parity_target(means, of_classes, half, of_parities):
@@ -673,11 +754,12 @@ def draw_groups(
     return drawn, kept
 
 
-def fine_groups(model: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the fine group of each cell of each column, and the half of each of these groups."""
+def fine_groups(model: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], ...]:
+    """Return the fine group of each cell of each column; of these, the half, and which is last."""
     ends = np.cumsum(model["n_cells"])[:-1]
     fine, halves = np.split(model["fine"], ends), np.split(model["halves"], ends)
-    return fine, list(map(_counts.firsts_of, halves, fine))
+    last = [np.arange(group.max() + 1) == group[-1] for group in fine]
+    return fine, list(map(_counts.firsts_of, halves, fine)), last
 
 
 def factors_of(model: Mapping[str, np.ndarray]) -> dict[int, dict[int, np.ndarray]]:

@@ -382,13 +382,7 @@ def clear_of_noise(
     return expected + left.T @ (kept * observed).reshape(shares.shape) @ right
 
 
-def _column_counts(
-    class_counts: np.ndarray,
-    noise: np.ndarray,
-    j: int,
-    tables: Mapping[tuple[int, int], np.ndarray],
-    pair_noise: float,
-) -> tuple[np.ndarray, np.ndarray]:
+def _column_counts(class_counts, noise, j, tables, pair_noise):
     """Return the counts of a column and their variances, from its own counts and all its pairs."""
     precisions = 1 / np.maximum(noise, _TINY_SHARE)
     total = class_counts * precisions
@@ -401,16 +395,8 @@ def _column_counts(
 
 
 def _pooled_shares(
-    estimates: np.ndarray,
-    expected: np.ndarray,
-    count_variances: np.ndarray,
-    scale: np.ndarray | float,
-    errors: float,
-    *,
-    shares: np.ndarray,
-    n_records: float,
-    smooth: tuple[int, ...] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+    estimates, expected, count_variances, scale, errors, *, shares, n_records, smooth=None
+):
     """Return a distribution for every class, between its estimate and the expected one.
 
     `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);
@@ -554,6 +540,10 @@ def fit_table(
         totals = [released["totals"][column] for column in columns]
         distributions = [nearest_distribution(total / max(total.sum(), 1.0)) for total in totals]
         _rake_in_place(cells, weights, [with_even_share(part) for part in distributions])
+    if "missing" in released:
+        parts = np.cumsum([len(mixture[0]) for mixture in fitted])[:-1]
+        for of_class in zip(np.split(cells, parts), np.split(weights, parts), strict=True):
+            _miss_together_in_place(*of_class, columns, released["missing"])
     model = {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "weights": weights,
@@ -647,6 +637,17 @@ def _rake_in_place(cells, weights, distributions):
         for _ in range(rakings):
             profiles *= distribution / np.maximum(weights @ profiles, tiny)
             profiles /= profiles.sum(axis=1, keepdims=True)
+
+
+def _miss_together_in_place(cells, weights, columns, together):
+    """Scale cells, in place, so that columns that are missing together miss equally many values."""
+    for members in {tuple(np.flatnonzero(row == 1).tolist()) for row in together}:
+        missing = float(np.mean(weights @ cells[:, [columns[j][-1] for j in members]]))
+        for j in members if len(members) > 1 else ():
+            profiles = cells[:, columns[j][0] : columns[j][-1] + 1]
+            known = weights @ profiles[:, :-1]
+            known *= (weights.sum() - missing) / known.sum()
+            _rake_in_place(profiles, weights, [np.append(known, missing)])
 
 
 def with_even_share(shares):

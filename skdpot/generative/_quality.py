@@ -184,9 +184,7 @@ class QualityReport(Report):
         )
 
 
-def _section(
-    what: str, paragraphs: list[str], head: list[str], parts: Sequence[Fit | SketchedClass]
-) -> Section:
+def _section(what, paragraphs, head, parts):
     """Return a section whose title says how many parts are shown."""
     shown = [part.cells for part in parts[:_MOST_SHOWN]]
     some = f": {len(shown)} of {len(parts)}" if len(shown) < len(parts) else ""
@@ -276,9 +274,7 @@ def _worst_first(fits: list[Fit]) -> list[Fit]:
     return sorted(fits, key=lambda fit: fit.noise - fit.distance)
 
 
-def _associations(
-    counts: np.ndarray, shares: np.ndarray, deviation: float, n: float
-) -> tuple[float, float]:
+def _associations(counts, shares, deviation, n):
     """Return the association of two variables, by released counts and by the model.
 
     It is the distance from independence in total variation. Independence is the product of the
@@ -298,9 +294,7 @@ def _associations(
     return seen, float(np.abs(modelled).sum()) / 2
 
 
-def _fit_of(
-    columns: tuple, counts: np.ndarray, drawn: np.ndarray, deviation: float, n: float, n_tables: int
-) -> Fit:
+def _fit_of(columns, counts, drawn, deviation, n, n_tables):
     """Return how drawn rows fit counts of one column or two, whose last axis has the classes."""
     shares, n_classes = drawn / drawn.sum(), counts.shape[-1]
     differences, by_chance = counts - n * shares, n**2 * shares / drawn.sum()

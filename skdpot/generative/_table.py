@@ -245,7 +245,7 @@ class TableReleases(SketchSeries):
         schema = self.space.schema
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
         # How the names of statistics begin that are used only to fit a model.
-        fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong")
+        fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong", "missing")
         statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
         if schema.target is not None:
             warn_of_empty(schema.columns[schema.target].values, *self._sizes(released))
@@ -527,10 +527,11 @@ def release_marginals(
           classes, before they were combined in ``"counts"``.
         - ``"parities"`` of shape (n_subsets, n_classes), if they are released: sums of the parities
           of `scanned_subsets`, of up to ``"max_parity"`` columns. ``"halves"`` has the half of
-          its column in which each group is, and ``"parity_deviation"`` that of the noise.
+          its column in which each cell is, and ``"parity_deviation"`` that of the noise.
         - ``"strong_pairs"`` of shape (n_strong, 2), if any stand out by their signs: the columns.
           ``"strong_counts"`` has the number of records in each pair of ``"strong_groups"`` of cells
           in all classes together, and ``"strong_deviation"`` that of the noise.
+        - ``"missing"`` of shape (n_columns, n_columns), with signs: of `missing_together`.
         - ``"totals"`` of shape (n_cells,): the number of records of all classes in each cell, by
           all counts together, at least 0; ``"tails"`` of shape (n_cells,), of `empty_tails`.
         - With people, ``"sizes"``: of `release_sizes`. All other counts are of people then.
@@ -542,7 +543,7 @@ def release_marginals(
     people, each of the `k` rows of a person adds ``LARGEST_WEIGHT // k``, so that a person adds at
     most the weight of a record to each table, and the sensitivity is ``LARGEST_WEIGHT * sqrt(t)``.
     Cells, their groups and strong pairs are functions of earlier releases. A record changes a
-    parity by 1, in its class only, and the sum of signs of a pair by 1. Where the released values
+    parity by 1, in its class only, and a sum of signs of a pair by at most 1. Where released values
     show that noise would hide all signs, what was kept for them, and for strong pairs, releases the
     same counts of values again, with the same sensitivity.
 
@@ -570,16 +571,14 @@ def release_marginals(
         rows = replace(rows, weights=weights, whole=_records.LARGEST_WEIGHT)
 
     # Where are the values? Cells with many records are cut, in three rounds.
-    edges, known = refine_cells(rows)
+    edges, known = _refine_cells(rows)
     starts = [edge[:-1] for edge in edges]
     cells = list(map(_counts.cells_of_codes, codes[:, schema.features].T, edges))
     rows = replace(rows, cells=cells, starts=starts)
 
     # How many records of each class are in each cell? And how many of all classes together?
     see_signs = parities and len(cells) > 2
-    counts, noise_of_sums, deviations, see_signs = count_cells(
-        rows, totals=totals, see_signs=see_signs
-    )
+    counts, noise_of_sums, deviations, see_signs = _count_cells(rows, totals, see_signs)
     sums = [count.sum(axis=1) for count in counts]
     # Noise of these sums is independent; that of what they are combined with below is not.
     tails = _counts.empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
@@ -589,20 +588,22 @@ def release_marginals(
 
     # What do columns tell of each other? Pairs of columns are counted in groups of cells.
     cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
+    # All columns count the records: those with more cells add up more noise, and have less weight.
+    weight = np.array([1 / len(count) for count in cleared])
     # Noise may leave less than no records.
-    n_records = max(float(np.mean([count.sum() for count in cleared])), 1.0)
-    groups, pairs, pair_noise = count_groups(rows, cleared, n_records, by_cell=by_cell)
+    n_records = max(float(np.average([count.sum() for count in cleared], weights=weight)), 1.0)
+    noise_of_number = max(noise.max() for noise in noise_of_sums) / math.sqrt(weight.sum())
+    for column, cell in zip(known, starts, strict=True):
+        everything = np.zeros(len(cell), dtype=np.intp)
+        column.append((everything, np.array([n_records]), noise_of_number))
+    groups, pairs, pair_noise = _count_groups(rows, cleared, n_records, by_cell=by_cell)
     if pairs:
         sizes, noise = [group.max() + 1 for group in groups], max(pair_noise, LEAST_NOISE)
         margins = _counts.sums_of_pairs(pairs, sizes, schema.n_classes, noise)
         for column, group, margin in zip(known, groups, margins, strict=True):
             column.append((group, *margin))
     if parities and len(cells) > 2:
-        # The sign of a record is that of its half of a column.
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
-        halves = _counts.column_halves(masses, schema)
-        each = zip(halves, groups, strict=True)
-        upper = np.array(rows.parts([half[group] for half, group in each]))
     if see_signs:
         # Which pairs are strong?
         blurred = [
@@ -616,18 +617,17 @@ def release_marginals(
             else 0.0
             for pair, (a, b) in zip(pairs, combinations(range(len(cells)), 2), strict=True)
         ]
-        of_signs = [half @ share for half, share in zip(halves, shares, strict=True)]
-        if strong := find_strong(rows, upper, of_signs, coarse, sums, n_records):
-            further |= count_strong(rows, strong, cleared, blurred, n_records)
+        found = _find_strong(rows, coarse, groups, sums, noise_of_sums, n_records)
+        further["missing"], strong = found
+        if strong:
+            further |= _count_strong(rows, strong, cleared, blurred, n_records)
     if parities and _counts.are_scanned(len(cells)):
         # And three and more columns?
-        further |= sum_parities(rows, upper, masses)
+        halves = [sign < 0 for sign in _signs_of_cells(schema, groups, sums)[0]]
+        further |= _sum_parities(rows, np.array(rows.parts(halves)), n_records)
         further["halves"] = np.concatenate(halves).astype(np.int64)
 
     # From here on, all is computed from released and public numbers.
-    others = _counts.numbers_of_others(sums, noise_of_sums)
-    for column, count, number in zip(known, sums, others, strict=True):
-        column.append((np.zeros(len(count), dtype=np.intp), *number))
     missing = _counts.mean_of_missing(sums, noise_of_sums, schema)
     combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails, missing)
     return {
@@ -689,16 +689,13 @@ class PrivateRows:
         deviation = self.releases.standard_deviation(name, sensitivity)
         return self.releases.run(name, sums, sensitivity), deviation
 
-    def sum_signs(
-        self, signs: np.ndarray, subsets: Sequence[np.ndarray], *, by_class: bool = True
-    ) -> np.ndarray:
-        """Return sums of products of signs, in each class or in all together: private.
+    def sum_signs(self, signs: np.ndarray, subsets: Sequence[np.ndarray]) -> np.ndarray:
+        """Return sums of products of signs in each class: private.
 
         `signs` of shape (n_signs, n) are True for -1. Each subset is of signs.
         """
-        n_classes, classes = (self.schema.n_classes, self.classes) if by_class else (1, 0)
-        classes = np.broadcast_to(classes, len(self.codes))
-        return _counts.parity_sums(signs, classes, n_classes, subsets)
+        classes = np.broadcast_to(self.classes, len(self.codes))
+        return _counts.parity_sums(signs, classes, self.schema.n_classes, subsets)
 
     def release(self, name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
         """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
@@ -706,7 +703,7 @@ class PrivateRows:
         return _counts.release_tables(self.releases, name, exact, self.whole), deviation
 
 
-def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]]:
+def _refine_cells(rows):
     """Return the edges of the cells of each column, and what was released to find them.
 
     The latter has the wider cell of each cell, the counts of these, and the deviation of the noise.
@@ -739,9 +736,7 @@ def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[tuple]]
     return list(edges.values()), known
 
 
-def count_cells(
-    rows: PrivateRows, *, totals: bool, see_signs: bool
-) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:
+def _count_cells(rows, totals, see_signs):
     """Return the counts of all cells in each class, their noise, and whether signs can be seen.
 
     The noise is that of sums over classes, and then what `release_marginals` calls deviations. If
@@ -751,7 +746,7 @@ def count_cells(
     exact = rows.count(rows.cells, n_cells)
     noisy, class_noise = rows.release("values", exact)
     if see_signs:
-        n_pairs, strongest = len(_counts.sign_pairs(schema)[0]), 0.65
+        n_pairs, strongest = _counts.number_of_signs(schema), 0.65
         sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
         sign_noise = rows.releases.standard_deviation("signs", sensitivity)
         n_records = np.mean([count.sum() for count in noisy])
@@ -777,12 +772,10 @@ def count_cells(
     return counts, noise_of_sums, [combined_noise, class_noise, total_noise], see_signs
 
 
-def count_groups(
-    rows: PrivateRows, cleared: list[np.ndarray], n_records: float, *, by_cell: bool
-) -> tuple[list[np.ndarray], list[np.ndarray], float]:
+def _count_groups(rows, cleared, n_records, *, by_cell):
     """Return the group of each cell, the counts of pairs of groups by class, and their noise.
 
-    `cleared` is as of `count_strong`, and `by_cell` as of `release_marginals`.
+    `cleared` is as of `_count_strong`, and `by_cell` as of `release_marginals`.
     """
     schema, starts = rows.schema, rows.starts
     if len(cleared) == 1:
@@ -799,43 +792,56 @@ def count_groups(
     return groups, pairs, noise
 
 
-def find_strong(
-    rows: PrivateRows,
-    upper: np.ndarray,
-    of_signs: list[float],
-    coarse: list[float],
-    sums: list[np.ndarray],
-    n_records: float,
-) -> list[tuple[int, int]]:
-    """Return the pairs of columns that depend on each other strongly, by released sums of signs.
+def _signs_of_cells(schema, groups, counts):
+    """Return the sign of each cell, by its half of the column, and the mean sign, for each column.
 
-    `upper` tells which half of each column rows are in, of which `of_signs` has the released
-    shares. `coarse` is what counts of pairs show, and `sums` has the released counts of cells.
+    `groups` and `counts` have the group of each cell and its released count.
     """
-    # Behind the halves there are signs of missing values, which have the last cell of a column.
-    flagged = [k for k, j in enumerate(rows.schema.features) if rows.schema.columns[j].missing]
-    signs = np.array([*upper, *(rows.cells[k] == len(sums[k]) - 1 for k in flagged)])
-    missing = [min(max(sums[k][-1] / n_records, 0.0), 1.0) for k in flagged]
-    shares = np.array(of_signs + missing)
-    pairs, may_miss = _counts.sign_pairs(rows.schema)
-    exact = rows.sum_signs(signs, [pairs], by_class=False)[:, 0]
+    masses = [np.bincount(group, count) for group, count in zip(groups, counts, strict=True)]
+    halves = [1 - 2 * half for half in _counts.column_halves(masses, schema)]
+    shares = [nearest_distribution(mass / max(mass.sum(), 1.0)) for mass in masses]
+    signs = [half[group] for half, group in zip(halves, groups, strict=True)]
+    return signs, np.array([half @ share for half, share in zip(halves, shares, strict=True)])
+
+
+def _find_strong(rows, coarse, groups, sums, noise_of_sums, n_records):
+    """Return how values are missing together, and the pairs that depend on each other strongly.
+
+    Both follow from released sums of signs. `coarse` is what counts of pairs show. `groups` and
+    `sums` have the group of each cell and its released count: about `n_records` in each column.
+    """
+    columns = np.array(np.triu_indices(len(sums), 1))
+    may_miss = np.array([rows.schema.columns[j].missing for j in rows.schema.features])
+    both = np.logical_and(*may_miss[columns])
+    # Missing values have the last cell of a column.
+    last = [np.arange(len(x)) == len(x) - may for x, may in zip(sums, may_miss, strict=True)]
+    known = [np.where(end, 0.0, count) for end, count in zip(last, sums, strict=True)]
+    # The sign of a record is that of its half of all values, or of the known ones, or 0.
+    signs, means = _signs_of_cells(rows.schema, groups, sums)
+    of_known, means_of_known = _signs_of_cells(rows.schema, groups, known)
+    of_known = [np.where(end, 0, sign) for end, sign in zip(last, of_known, strict=True)]
+    of_cells = of_known, signs, [1 - 2 * end for end in last]
+    products = [_counts.product_sums(np.array(rows.parts(of)))[*columns] for of in of_cells]
+    exact = np.append(np.where(both, *products[:2]), products[2][both])
     noisy, noise = rows.release_signs("signs", exact)
-    clear = _factors.clear_strengths(noisy / n_records, noise / n_records, shares[pairs])
-    n_pairs = len(may_miss)
-    strengths = np.maximum(clear[:n_pairs], coarse)
-    # Values that are seldom missing together matter little: their covariance counts.
-    spreads = np.sqrt((4 * shares * (1 - shares))[pairs[n_pairs:]].prod(axis=1))
-    strengths[may_miss] = np.maximum(strengths[may_miss], spreads * clear[n_pairs:])
-    return _factors.choose_pairs(strengths, len(rows.schema.features))
+    # From here on, all is computed from released and public numbers.
+    of_pairs, of_missing = np.split(noisy / n_records, [len(both)])
+    lost = may_miss * np.clip([count[-1] / n_records for count in sums], 0.0, 1.0)
+    noise_of_lost = np.array([of_column[-1] / n_records for of_column in noise_of_sums])
+    some, deviation = columns[:, both], noise / n_records
+    found = _factors.sign_correlations(of_missing, deviation, 1 - 2 * lost[some])
+    together = _factors.missing_together(*found, len(noisy), some, lost, noise_of_lost)
+    # What is seldom missing together matters little: the covariance counts.
+    covariance = together[*columns] * np.sqrt(lost * (1 - lost))[columns].prod(axis=0)
+    known_both = np.maximum((1 - lost)[columns].prod(axis=0) + covariance, 0.01)
+    mean = np.where(both, means_of_known[columns], means[columns])
+    found = _factors.sign_correlations(of_pairs, deviation, mean, np.where(both, known_both, 1.0))
+    strengths = _factors.strong_correlations(*found, len(noisy), len(sums))
+    strengths = np.maximum.reduce([strengths, coarse, 2 * np.abs(covariance)])
+    return together, _factors.choose_pairs(strengths, len(sums))
 
 
-def count_strong(
-    rows: PrivateRows,
-    strong: list[tuple[int, int]],
-    cleared: list[np.ndarray],
-    blurred: list[bool],
-    n_records: float,
-) -> dict[str, np.ndarray]:
+def _count_strong(rows, strong, cleared, blurred, n_records):
     """Return the counts of strong pairs, in finer groups of cells and in all classes together.
 
     `cleared` has the released counts of cells, without empty tails: about `n_records` in each
@@ -859,18 +865,14 @@ def count_strong(
     }
 
 
-def sum_parities(
-    rows: PrivateRows, upper: np.ndarray, masses: list[np.ndarray]
-) -> dict[str, np.ndarray]:
+def _sum_parities(rows, upper, n_records):
     """Return the sums of parities of three and more columns, by class.
 
-    `upper` tells which half of each column rows are in, and `masses` has the released counts of
-    groups.
+    `upper` tells which half of each column rows are in, of which there are about `n_records`.
     """
-    size_of_class = np.mean([mass.sum() for mass in masses]) / rows.schema.n_classes
     noise_of_one = _counts.noise_of_tables(rows.releases, "parities", 1)
-    max_columns = _counts.max_scanned(len(masses), size_of_class, noise_of_one)
-    subsets = _counts.scanned_subsets(len(masses), max_columns)
+    max_columns = _counts.max_scanned(len(upper), n_records / rows.schema.n_classes, noise_of_one)
+    subsets = _counts.scanned_subsets(len(upper), max_columns)
     noisy, noise = rows.release_signs("parities", rows.sum_signs(upper, subsets))
     return {
         "parities": noisy,

@@ -10,13 +10,14 @@ from skdpot.generative import _counts as counts_of_tables
 from skdpot.generative._factors import (
     _fitted_factors,
     choose_pairs,
-    clear_strengths,
     coarse_dependence,
     draw_groups,
     normal_table,
     pair_target,
+    sign_correlations,
     sparse_counts,
     standard_ranks,
+    strong_correlations,
 )
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
@@ -36,14 +37,29 @@ def test_the_table_of_a_normal_copula(rng):
 
 
 @pytest.mark.parametrize("n_columns", [5, 60])
-def test_noise_is_seldom_taken_for_a_strong_pair(rng, n_columns):
+def test_strong_pairs_come_before_noise_and_noise_is_no_more_than_a_few(rng, n_columns):
     n_pairs, deviation = n_columns * (n_columns - 1) // 2, 0.2
-    noise, halves = deviation * rng.normal(size=(200, n_pairs)), np.full((n_pairs, 2), 0.5)
-    found = [clear_strengths(row, deviation, halves).any() for row in noise]
-    assert sum(found) < 40
-    strong = deviation * rng.normal(size=n_pairs)
-    strong[0] += 10 * deviation
-    assert (0, 1) in choose_pairs(clear_strengths(strong, deviation, halves), n_columns)
+    products = deviation * rng.normal(size=(200, n_pairs))
+    products[:, : n_columns - 1] += 10 * deviation
+    few, many = products.copy(), products
+    few[:, 2 : n_columns - 1] -= 10 * deviation
+    for n_strong, rows in ((2, few), (n_columns - 1, many)):
+        for row in rows:
+            found = sign_correlations(row, deviation, np.zeros((2, n_pairs)))
+            sizes = strong_correlations(*found, n_pairs, n_columns)
+            assert (sizes[:n_strong] > sizes[n_strong:].max()).all()
+            assert np.count_nonzero(sizes) <= max(n_strong + 2, 0.75 * n_columns)
+        assert {(0, 1), (0, 2)} <= set(choose_pairs(sizes, n_columns))
+
+
+def test_correlations_of_signs_are_those_of_the_records_that_have_both(rng):
+    signs = np.sign(rng.normal(size=(2, 200_000)) + [[0.3], [-0.5]] + rng.normal(size=200_000))
+    known = rng.uniform(size=200_000) < 0.4
+    products = np.array([signs.prod(axis=0).mean(), (known * signs.prod(axis=0)).mean()])
+    means, shares = np.tile(signs.mean(axis=1)[:, None], 2), np.array([1.0, known.mean()])
+    found, noise = sign_correlations(products, 0.01, means, shares)
+    np.testing.assert_allclose(found, np.corrcoef(signs)[0, 1], atol=0.01)
+    assert noise[1] == pytest.approx(noise[0] / known.mean())
 
 
 @pytest.mark.parametrize("n_records", [0, 300, 30_000])
@@ -83,7 +99,8 @@ def test_a_target_is_near_what_was_counted(rng, ordered):
     counts = np.zeros((4, 3))
     np.add.at(counts, (coarse[0][:, None], coarse[1]), n_records * exact)
     noisy = counts + deviation * rng.normal(size=counts.shape)
-    target = pair_target(noisy, deviation, n_records, margins, coarse, ordered=ordered)
+    groups = (slice(None), slice(None)) if ordered else None
+    target = pair_target(noisy, deviation, n_records, margins, coarse, ordered=groups)
     np.testing.assert_allclose(target.sum(axis=0), margins[1], atol=1e-6)
     merged = np.zeros((4, 3))
     np.add.at(merged, (coarse[0][:, None], coarse[1]), target)
@@ -106,19 +123,34 @@ def test_counts_of_sparse_tables_are_nearer_than_noisy_or_independent_ones(rng, 
         assert np.abs(likely - expected).sum() < 0.2 * np.abs(noisy - expected).sum()
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_nobody_misses_one_of_two_columns_unless_noise_does_not_explain_it(rng, together):
-    shares, deviation, n_records = np.array([0.25, 0.25, 0.2, 0.3]), 80.0, 10_000
-    joint = np.outer(shares, shares)
-    if together:
-        joint = np.pad(np.outer(shares[:3], shares[:3]) / 0.7, (0, 1))
-        joint[3, 3] = 0.3
-    noisy = n_records * joint + deviation * rng.normal(size=joint.shape)
-    each = [shares, shares], [np.arange(4), np.arange(4)]
-    target = pair_target(noisy, deviation, n_records, *each, ordered=False, missing=(3, 3))
-    assert target[3, :3].sum() == pytest.approx(joint[3, :3].sum(), abs=0.001 if together else 0.03)
-    target = pair_target(noisy, deviation, n_records, *each, ordered=False)
-    assert target[3, :3].sum() > 0.0015
+@pytest.fixture(scope="module")
+def with_missing():
+    """Return records with missing values, and records that were made after them."""
+    rng, n = np.random.default_rng(0), 8000
+    first = rng.normal(size=(n, 1))
+    values = np.hstack([first, first + 0.2 * rng.normal(size=(n, 1)), rng.normal(size=(n, 6))])
+    real = pd.DataFrame(values.clip(-4, 4), columns=list("abcdefgh"))
+    real.loc[rng.uniform(size=n) < 0.6, "a"] = np.nan
+    real.loc[rng.uniform(size=n) < 0.6, "b"] = np.nan
+    real.loc[rng.uniform(size=n) < 0.4, ["c", "d", "e"]] = np.nan
+    real.loc[real["c"].isna() ^ (rng.uniform(size=n) < 0.1), "f"] = np.nan
+    schema = {name: {"bounds": (-4, 4), "missing": True} for name in real}
+    return real, DPSinkhornGenerator(3.0, 1e-6, schema=schema, random_state=0).fit(real).sample(n)
+
+
+def test_columns_that_are_missing_together_stay_so(with_missing):
+    real, made = (frame.isna() for frame in with_missing)
+    assert made["c"].mean() == pytest.approx(0.4, abs=0.02)
+    for name in "de":
+        assert (made["c"] != made[name]).mean() < 0.004
+    for name in "fgh":
+        shares = [(part["c"] != part[name]).mean() for part in (real, made)]
+        assert shares[1] == pytest.approx(shares[0], abs=0.03)
+
+
+def test_dependence_of_known_values_is_kept_where_most_are_missing(with_missing):
+    real, made = (frame[["a", "b"]].corr().loc["a", "b"] for frame in with_missing)
+    assert made == pytest.approx(real, abs=0.1)
 
 
 def test_noise_makes_no_strong_pair_a_copy(rng):
@@ -127,7 +159,8 @@ def test_noise_makes_no_strong_pair_a_copy(rng):
     truth, ranks = normal_table(margins, margins, 0.96), standard_ranks(margins)
     for _ in range(8):
         counts = 20_000 * truth + rng.normal(0, 16, truth.shape)
-        found = pair_target(counts, 16, 20_000, [margins] * 2, [cells] * 2, ordered=True)
+        of_groups = [margins] * 2, [cells] * 2
+        found = pair_target(counts, 16, 20_000, *of_groups, ordered=(slice(None), slice(None)))
         assert ranks @ found @ ranks == pytest.approx(ranks @ truth @ ranks, abs=0.015)
 
 
@@ -236,19 +269,21 @@ def release_of(codes, noise=1.0, seed=0):
     return release_marginals(codes, SCHEMA, releases, parities=True)
 
 
-def moves_of_a_record():
+def moves_of_a_record(record=(7, 0, 1, 1)):
     """Return by how much a record more moves each release, of its sensitivity."""
     codes = codes_with_a_strong_pair(2000)
     first = transcript_of(lambda: release_of(codes))
-    more = np.vstack([codes, [7, 0, 1, 1]])
+    more = np.vstack([codes, record])
     return moved_by(transcript_of(lambda: release_of(more), given=first), first)
 
 
 def test_a_record_moves_signs_and_strong_pairs_by_their_sensitivity(monkeypatch):
     moved = moves_of_a_record()
     assert moved["signs"] == pytest.approx(1) and moved["strong"] == pytest.approx(1)
-    honest = counts_of_tables.parity_sums
-    monkeypatch.setattr(counts_of_tables, "parity_sums", lambda *args: 2 * honest(*args))
+    # A missing value has no half.
+    assert 0 < moves_of_a_record((8, 0, 1, 1))["signs"] < 1
+    honest = counts_of_tables.product_sums
+    monkeypatch.setattr(counts_of_tables, "product_sums", lambda signs: 2 * honest(signs))
     assert moves_of_a_record()["signs"] > 1.9
     monkeypatch.undo()
     # A record that counts twice.

@@ -414,6 +414,19 @@ def test_classes_differ_in_no_more_than_noise_and_chance_leave(seed):
     np.testing.assert_allclose(deviations, 15 * 2**0.5 / 2000, rtol=0.1)
 
 
+def test_few_of_many_pairs_differ_between_classes_by_noise_alone(rng):
+    n_columns, noise = 40, 40.0
+    n_pairs = n_columns * (n_columns - 1) // 2
+    released = {
+        "n_cells": np.full(n_columns, 2), "groups": np.tile(np.arange(2), n_columns),
+        "counts": np.full((2 * n_columns, 2), 500.0), "deviations": np.array([noise, noise]),
+        "pairs": 250 + rng.normal(0, noise, 4 * 2 * n_pairs),
+    }  # fmt: skip
+    pairs = pool_classes(released, 2)[0]["pairs"].reshape(n_pairs, 4, 2)
+    apart = np.abs(pairs[..., 0] - pairs[..., 1]).max(axis=1) > 1
+    assert np.count_nonzero(apart) < 0.06 * n_pairs
+
+
 def test_a_difference_of_classes_is_left_in_the_column_that_has_it():
     released = noisy_classes(0.2)
     pooled, _ = pool_classes(released, 2)
