@@ -821,7 +821,8 @@ def _find_strong(rows, coarse, groups, sums, noise_of_sums, n_records):
     of_known, means_of_known = _signs_of_cells(rows.schema, groups, known)
     of_known = [np.where(end, 0, sign) for end, sign in zip(last, of_known, strict=True)]
     of_cells = of_known, signs, [1 - 2 * end for end in last]
-    products = [_counts.product_sums(np.array(rows.parts(of)))[*columns] for of in of_cells]
+    each = (np.array(rows.parts(of), dtype=np.int8) for of in of_cells)
+    products = [_counts.product_sums(of_rows)[*columns] for of_rows in each]
     exact = np.append(np.where(both, *products[:2]), products[2][both])
     noisy, noise = rows.release_signs("signs", exact)
     # From here on, all is computed from released and public numbers.
