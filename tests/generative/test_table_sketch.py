@@ -79,7 +79,15 @@ def test_a_record_moves_each_release_by_its_sensitivity(target):
     for record in extreme:
         changed = transcript_of(release(np.vstack([codes[:40], record, codes[40:]])), given=base)
         assert all(changed[name].sensitivity == base[name].sensitivity for name in base)
-        assert list(moved_by(changed, base).values()) == pytest.approx([1.0] * len(base), rel=1e-12)
+        moved = moved_by(changed, base)
+        # A record that misses a value has no sign where both columns of a pair may miss one.
+        lost = [
+            of.missing and code == of.n_codes - 1
+            for of, code in zip(schema.columns, record, strict=True)
+        ]
+        if any(lost):
+            assert 0.9 < moved.pop("signs") <= 1
+        assert list(moved.values()) == pytest.approx([1.0] * len(moved), rel=1e-12)
 
 
 def test_releases_do_not_depend_on_the_order_of_records():
