@@ -700,23 +700,23 @@ def number_of_signs(schema: TableSchema) -> int:
     return math.comb(len(schema.features), 2) + math.comb(n_missing, 2)
 
 
-def product_sums(signs: np.ndarray) -> np.ndarray:
+def product_sums(signs: Sequence[np.ndarray]) -> np.ndarray:
     """Return the sums over records of the products of any two signs: private.
 
-    `signs` of shape (n_columns, n) are -1, 0 and 1.
+    Each column has the `signs` of all records: -1, 0 and 1.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._counts import product_sums
-    >>> product_sums(np.array([[1, -1, 1], [1, 1, 0]]))
+    >>> product_sums([np.array([1, -1, 1]), np.array([1, 1, 0])])
     array([[3, 0],
            [0, 2]])
     """
     sums = np.zeros((len(signs), len(signs)), dtype=np.int64)
-    for start in range(0, signs.shape[1], _RECORDS_OF_BLOCK):
+    for start in range(0, len(signs[0]) if signs else 0, _RECORDS_OF_BLOCK):
         # Single precision is exact for sums of so few records.
-        block = signs[:, start : start + _RECORDS_OF_BLOCK].astype(np.float32)
+        block = np.array([x[start : start + _RECORDS_OF_BLOCK] for x in signs], dtype=np.float32)
         sums += (block @ block.T).astype(np.int64)
     return sums
 

@@ -604,6 +604,7 @@ def release_marginals(
             column.append((group, *margin))
     if parities and len(cells) > 2:
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
+        signs, means = _signs_of_cells(schema, groups, sums)
     if see_signs:
         # Which pairs are strong?
         blurred = [
@@ -617,13 +618,13 @@ def release_marginals(
             else 0.0
             for pair, (a, b) in zip(pairs, combinations(range(len(cells)), 2), strict=True)
         ]
-        found = _find_strong(rows, coarse, groups, sums, noise_of_sums, n_records)
-        further["missing"], strong = found
+        of_cells = groups, sums, noise_of_sums, n_records
+        further["missing"], strong = _find_strong(rows, signs, means, coarse, *of_cells)
         if strong:
             further |= _count_strong(rows, strong, cleared, blurred, n_records)
     if parities and _counts.are_scanned(len(cells)):
         # And three and more columns?
-        halves = [sign < 0 for sign in _signs_of_cells(schema, groups, sums)[0]]
+        halves = [sign < 0 for sign in signs]
         further |= _sum_parities(rows, np.array(rows.parts(halves)), n_records)
         further["halves"] = np.concatenate(halves).astype(np.int64)
 
@@ -804,11 +805,12 @@ def _signs_of_cells(schema, groups, counts):
     return signs, np.array([half @ share for half, share in zip(halves, shares, strict=True)])
 
 
-def _find_strong(rows, coarse, groups, sums, noise_of_sums, n_records):
+def _find_strong(rows, signs, means, coarse, groups, sums, noise_of_sums, n_records):
     """Return how values are missing together, and the pairs that depend on each other strongly.
 
-    Both follow from released sums of signs. `coarse` is what counts of pairs show. `groups` and
-    `sums` have the group of each cell and its released count: about `n_records` in each column.
+    Both follow from released sums of signs. `signs` and `means` are of `_signs_of_cells`, and
+    `coarse` is what counts of pairs show. `groups` and `sums` have the group of each cell and its
+    released count: about `n_records` in each column.
     """
     columns = np.array(np.triu_indices(len(sums), 1))
     may_miss = np.array([rows.schema.columns[j].missing for j in rows.schema.features])
@@ -816,28 +818,29 @@ def _find_strong(rows, coarse, groups, sums, noise_of_sums, n_records):
     # Missing values have the last cell of a column.
     last = [np.arange(len(x)) == len(x) - may for x, may in zip(sums, may_miss, strict=True)]
     known = [np.where(end, 0.0, count) for end, count in zip(last, sums, strict=True)]
-    # The sign of a record is that of its half of all values, or of the known ones, or 0.
-    signs, means = _signs_of_cells(rows.schema, groups, sums)
     of_known, means_of_known = _signs_of_cells(rows.schema, groups, known)
-    of_known = [np.where(end, 0, sign) for end, sign in zip(last, of_known, strict=True)]
-    of_cells = of_known, signs, [1 - 2 * end for end in last]
-    each = (np.array(rows.parts(of), dtype=np.int8) for of in of_cells)
-    products = [_counts.product_sums(of_rows)[*columns] for of_rows in each]
-    exact = np.append(np.where(both, *products[:2]), products[2][both])
-    noisy, noise = rows.release_signs("signs", exact)
+    # The sign of a record is that of its half of the column. Where both columns of a pair may miss
+    # values, it is that of its half of the known ones, or 0; and there is one of missing values.
+    exact = _counts.product_sums(rows.parts(signs))[*columns]
+    some, inner = np.flatnonzero(may_miss), np.triu_indices(int(may_miss.sum()), 1)
+    known_signs = [np.where(last[k], 0, of_known[k])[rows.cells[k]] for k in some]
+    exact[both] = _counts.product_sums(known_signs)[*inner]
+    is_missing = _counts.product_sums([1 - 2 * last[k][rows.cells[k]] for k in some])[*inner]
+    noisy, noise = rows.release_signs("signs", np.append(exact, is_missing))
     # From here on, all is computed from released and public numbers.
     of_pairs, of_missing = np.split(noisy / n_records, [len(both)])
     lost = may_miss * np.clip([count[-1] / n_records for count in sums], 0.0, 1.0)
     noise_of_lost = np.array([of_column[-1] / n_records for of_column in noise_of_sums])
-    some, deviation = columns[:, both], noise / n_records
-    found = _factors.sign_correlations(of_missing, deviation, 1 - 2 * lost[some])
-    together = _factors.missing_together(*found, len(noisy), some, lost, noise_of_lost)
+    of_some, deviation = columns[:, both], noise / n_records
+    found = _factors.sign_correlations(of_missing, deviation, 1 - 2 * lost[of_some])
+    together = _factors.missing_together(*found, len(noisy), of_some, lost, noise_of_lost)
     # What is seldom missing together matters little: the covariance counts.
     covariance = together[*columns] * np.sqrt(lost * (1 - lost))[columns].prod(axis=0)
     known_both = np.maximum((1 - lost)[columns].prod(axis=0) + covariance, 0.01)
     mean = np.where(both, means_of_known[columns], means[columns])
     found = _factors.sign_correlations(of_pairs, deviation, mean, np.where(both, known_both, 1.0))
     strengths = _factors.strong_correlations(*found, len(noisy), len(sums))
+    # Missing values count half, for signs have four times this. Measured on twelve public tables.
     strengths = np.maximum.reduce([strengths, coarse, 2 * np.abs(covariance)])
     return together, _factors.choose_pairs(strengths, len(sums))
 
