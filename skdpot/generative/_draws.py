@@ -168,16 +168,18 @@ def sample_codes(
     by_chance = np.any(parities[parities.sum(axis=1) > 1], axis=0)
     evenly &= not conditions
     is_of_class = model["classes"] == np.arange(model["classes"].max() + 1)[:, None]
-    among = np.ones((1, len(prior))) if labels is None else is_of_class
-    of_labels = shares_of_rows(_with_fallback(among * posterior, among * prior))
-    labels = np.repeat(
-        np.zeros(n_samples, dtype=np.int64) if labels is None else labels, n_candidates
-    )
+    if labels is None:
+        of_classes = _with_fallback(posterior[None], prior) @ is_of_class.T
+        everyone = np.array([[n_rows]]) if evenly else None
+        labels = draw_entries(of_classes, np.zeros(n_rows, dtype=np.int64), rng, everyone)
+    else:
+        labels = np.repeat(labels, n_candidates)
+    of_labels = shares_of_rows(_with_fallback(is_of_class * posterior, is_of_class * prior))
     of_each = np.bincount(labels, minlength=len(of_labels))[None]
     components = draw_entries(
         of_labels, labels, rng, of_each if evenly and not by_chance.any() else None
     )
-    sizes = is_of_class * np.bincount(components, minlength=len(prior)) if evenly else None
+    sizes = is_of_class * (of_each @ of_labels) if evenly else None
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -189,7 +191,7 @@ def sample_codes(
     grouped, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
         profiles, rows, weights = cells[c], components, prior
-        of_rows = None if by_chance[c] else sizes
+        of_rows = of_each @ of_labels if by_chance[c] and evenly else sizes
         if c in factors:
             for parent in factors[c]:
                 if parent < -1:

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.special import ndtri
 
 from skdpot.generative import _counts
-from skdpot.generative._counts import SURE_ERRORS
+from skdpot.generative._counts import SURE_ERRORS, sparse_counts
 from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -232,64 +232,6 @@ def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> 
         table = table * (rows / np.maximum(table.sum(axis=1), _TINY))[:, None]
         table = table * (columns / np.maximum(table.sum(axis=0), _TINY))
     return table / max(float(table.sum()), _TINY)
-
-
-def sparse_counts(counts: np.ndarray, expected: np.ndarray, deviation: float) -> np.ndarray:
-    """Return likely counts of cells, most of which may be empty, by noisy ones.
-
-    Among cells for which independent columns expect about as many records, some share is empty, and
-    others have a lognormal multiple of what is expected. The result is the posterior mean: shares
-    and spreads are weighted by their likelihood. On 387 pairs of fifteen public tables its distance
-    from the true counts is 6 to 34 % below that of shrinking all cells alike.
-
-    Parameters
-    ----------
-    counts, expected : ndarray of shape (n_cells,)
-        Released counts, and those that independent columns would have: above 0.
-    deviation : float
-        Of the noise of the counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._factors import sparse_counts
-    >>> sparse_counts(np.array([80.0, -2.0, 3.0, 80.0]), np.full(4, 40.0), 4.0).round()
-    array([80.,  0.,  0., 80.])
-    """
-
-    def densities(block: np.ndarray, multiples: np.ndarray) -> np.ndarray:
-        errors = ((counts[block, None] - expected[block, None] * multiples) / deviation) ** 2 / 2
-        return np.exp(errors.min(axis=1, keepdims=True) - errors)
-
-    likely = counts.copy()
-    filled, spreads = np.geomspace(0.02, 1, 16)[:, None, None], np.geomspace(0.1, 1.6, 5)[:, None]
-    sizes = np.floor(np.log2(expected / deviation) / 2)
-    # Multiples are too far apart for counts that noise hardly changes: these stay.
-    for size in np.unique(sizes[sizes < 2]):
-        seen, own = counts[sizes == size], expected[sizes == size]
-        # What noise does not explain of the difference of all these cells together is real.
-        excess = seen.sum() - own.sum()
-        left = max(1 - len(own) * (deviation / (excess or deviation)) ** 2, 0.0)
-        total = max(1 + left * excess / own.sum(), 1e-3)
-        largest = max(12 * deviation, 4 * total * own.mean())
-        multiples = np.geomspace(min(deviation, own.mean()) / 50, largest, 64) / own.mean()
-        # The mean of multiples, and of the empty cells with them, is that of the total.
-        distances = np.log(multiples * filled / total) / spreads + spreads / 2
-        priors = np.exp(-(distances**2) / 2) + 1e-12
-        priors *= filled / priors.sum(axis=-1, keepdims=True)
-        empty = np.maximum(1 - priors.sum(axis=-1, keepdims=True), 0.0)
-        priors = np.concatenate([empty, priors], axis=-1)
-        priors, multiples = priors.reshape(-1, len(multiples) + 1), np.append(0.0, multiples)
-        cells = np.flatnonzero((sizes == size) & (counts < expected * multiples[-1] - deviation))
-        n_blocks, evidence, most = 1 + len(cells) // 2**14, np.zeros(len(priors)), 4
-        blocks = [cells[k::n_blocks] for k in range(n_blocks)]
-        for block in blocks[:most]:
-            evidence += np.log(densities(block, multiples) @ priors.T).sum(axis=0)
-        prior = np.exp(evidence - evidence.max()) @ priors
-        for block in blocks:
-            posterior = densities(block, multiples) * prior
-            likely[block] = expected[block] * (posterior @ multiples) / posterior.sum(axis=1)
-    return likely
 
 
 def pair_target(
@@ -674,22 +616,43 @@ def even_totals(
     of them become what is unlikely for them.
     """
     # Far fewer records than chance moves, if the table is large.
-    n_rounds, (n_strata, n_entries), enough = 6, expected.shape, len(drawn) / 2000
+    n_rounds, n_entries, enough = 8, expected.shape[1], len(drawn) / 2000
+    strata, accepted, least = strata % len(expected), 1.0, 0.1
+    cells = strata * n_entries + drawn
+    surplus = np.bincount(cells, minlength=expected.size) - expected.ravel()
     for _ in range(n_rounds):
-        cells = strata * n_entries + drawn
-        totals = np.bincount(cells, minlength=n_strata * n_entries).reshape(expected.shape)
-        if np.abs(totals - expected).sum() < enough:
+        if np.abs(surplus).sum() < enough:
             break
-        surplus = np.maximum(totals - expected, 0.0) / np.maximum(totals, 1)
-        lacking = np.maximum(expected - totals, 0.0)
+        chances = np.maximum(surplus, 0) / np.maximum(surplus + expected.ravel(), _TINY) / accepted
+        tried = rng.permutation(np.flatnonzero(rng.uniform(size=len(drawn)) < chances[cells]))
+        lacking = np.maximum(-surplus, 0.0).reshape(expected.shape)
         lacking /= np.maximum(lacking.max(axis=1, keepdims=True), _TINY)
-        moved = np.flatnonzero(rng.uniform(size=len(drawn)) < surplus.ravel()[cells])
+        found = drawn[tried]
         # Some records at once: a matrix of all and of 10,000 entries takes a gigabyte.
-        for some in np.array_split(moved, 1 + moved.size * n_entries // 2**23):
-            allowed, each = lacking[strata[some]], np.arange(len(some))
-            allowed[each, drawn[some]] = 1.0
+        for part in np.array_split(np.arange(len(tried)), 1 + tried.size * n_entries // 2**23):
+            some, each = tried[part], np.arange(len(part))
+            allowed = lacking[strata[some]]
+            allowed[each, found[part]] = 1.0
             weights = weights_of(some) * allowed
-            drawn[some] = chosen_entries(weights, each, rng.uniform(size=len(some)))
+            found[part] = chosen_entries(weights, each, rng.uniform(size=len(some)))
+        changed = found != drawn[tried]
+        accepted = max(float(changed.mean()) if len(tried) else 1.0, least)
+        # No more leave or reach an entry than are too many, or too few.
+        for sign in 1, -1:
+            ends = cells[tried] if sign > 0 else strata[tried] * n_entries + found
+            changed[changed] = _first_of(ends[changed], sign * surplus)
+        moved, found = tried[changed], found[changed]
+        surplus -= np.bincount(cells[moved], minlength=expected.size)
+        drawn[moved], cells[moved] = found, strata[moved] * n_entries + found
+        surplus += np.bincount(cells[moved], minlength=expected.size)
+
+
+def _first_of(cells, numbers):
+    """Tell which are among the first of their cell, of each up to a rounded number."""
+    order = np.argsort(cells, kind="stable")
+    places = np.empty(len(cells))
+    places[order] = np.arange(len(cells)) - np.searchsorted(cells[order], cells[order])
+    return places < np.round(numbers)[cells]
 
 
 def chosen_entries(weights: np.ndarray, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from scipy import special
 from scipy.fft import dct, dctn, idctn
 
 from skdpot._sklearn_compat import one_thread_unless
-from skdpot.generative._counts import SURE_ERRORS, kept_shares
+from skdpot.generative._counts import SURE_ERRORS, kept_shares, mean_total
 from skdpot.generative._factors import clear_errors, fit_factors, fit_to_margins
 from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
@@ -245,9 +245,7 @@ def pool_classes(
     sizes, counts = released["n_cells"], released["counts"].copy()
     cell_noise, pair_noise = released["deviations"][:2]
     columns = np.split(np.arange(len(counts)), np.cumsum(sizes)[:-1])
-    totals = np.array([counts[column].sum(axis=0) for column in columns])
-    # Columns with more cells have more noise.
-    mean = np.average(totals, axis=0, weights=1 / sizes)
+    mean = mean_total([counts[column] for column in columns])
     n_records = max(float(mean.sum()), 1.0)
     # The smallest share that a class is taken to have.
     smallest_share = 1e-3
@@ -514,9 +512,7 @@ def fit_table(
         released, pair_noise = pool_classes(released, n_classes, smooth, target, clear)
         clear = None
     columns = np.split(np.arange(len(released["groups"])), ends)
-    totals = [released["counts"][column].sum(axis=0) for column in columns]
-    # Columns with more cells add up more noise, and have less weight.
-    class_totals = np.average(totals, axis=0, weights=1 / released["n_cells"])
+    class_totals = mean_total([released["counts"][column] for column in columns])
     n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
     shares = with_even_share(nearest_distribution(class_totals / n_records))
     class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
@@ -524,9 +520,6 @@ def fit_table(
         pair_noise = np.maximum(pair_noise, 1 / class_sizes)
     else:
         pair_noise = max(released["deviations"][1], 1.0) / class_sizes
-    tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
-    counts = np.where(tails[:, None], 0.0, released["counts"])
-    released = {**released, "counts": counts, "tails": tails}
     targets = [
         _class_targets(released, columns, c, *of_class, clear)
         for c, of_class in enumerate(zip(class_sizes, pair_noise, strict=True))
@@ -607,15 +600,8 @@ def _cell_profiles(profiles, released, columns, c):
     noise = max(float(released["deviations"][0]), 1.0)
     groups, cell_shares, offset = [], [], 0
     for column in columns:
-        group = released["groups"][column]
-        totals = released["totals"][column]
-        shares = shares_within(released["counts"][column], group, c, noise, totals)
-        if released["tails"][column].any():
-            # Where a group is more than an empty tail, this has the share 0.
-            remaining = np.where(released["tails"][column], 0.0, shares)
-            left = np.bincount(group, remaining)[group]
-            shares = np.where(left > 0, remaining / np.where(left > 0, left, 1.0), shares)
-        cell_shares.append(shares)
+        counts, group, totals = (released[name][column] for name in ("counts", "groups", "totals"))
+        cell_shares.append(shares_within(counts, group, c, noise, totals))
         groups.append(offset + group)
         offset += group.max() + 1
     return profiles[:, np.concatenate(groups)] * np.concatenate(cell_shares)
@@ -666,13 +652,11 @@ def shares_within(counts, group, c, noise, totals):
     shares = totals / np.bincount(group, totals)[group]
     expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
     differences = counts[:, c] - expected
-    is_divided = np.bincount(group)[group] > 1
-    if is_divided.any():
-        spread = max(float(np.mean(differences[is_divided] ** 2)) - noise**2, 0.0)
-        # The least part of its expected count that a cell keeps, for any noisy count.
-        smallest_part = 0.01
-        kept = spread / (spread + noise**2)
-        expected = np.maximum(expected + kept * differences, smallest_part * expected)
+    is_divided, smallest_part = np.bincount(group)[group] > 1, 0.01
+    spread = float(np.sum(differences[is_divided] ** 2)) / max(float(is_divided.sum()), 1.0)
+    kept = np.maximum(spread - noise**2, 0.0) / np.maximum(spread, noise**2)
+    # For any noisy count, a cell keeps a part of its expected one.
+    expected = np.maximum(expected + kept * differences, smallest_part * expected)
     # If a class has no records in a group, it gets the shares of all classes.
     expected += _EVEN_SHARE * noise * shares
     return expected / np.bincount(group, expected)[group]

@@ -23,15 +23,15 @@ from sklearn.utils.validation import validate_data
 
 from skdpot import tables
 from skdpot._base import count_columns, validate_private_data
-from skdpot.generative._counts import CountReleases, merge_cells, release_tables, tables_sensitivity
+from skdpot.generative import _counts
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.checks import UndeclaredError, check_count, names_of, redact_errors, to_display
-from skdpot.privacy.noise import LARGEST_SCALE
-from skdpot.releases import ReleaseSeries
+from skdpot.privacy.noise import LARGEST_SCALE, NoiseSource
+from skdpot.releases import ReleaseSeries, SketchReleases
 from skdpot.transport.sinkhorn import entropic_transport
 
 # The share of a release, in proportion to others, and its sensitivity.
@@ -77,7 +77,11 @@ class SketchBudget:
 
 
 class SketchSeries(ReleaseSeries):
-    """Base of the releases of a sketch, which have one budget."""
+    """Base of the releases of a sketch, which have one budget.
+
+    A series has the share of each release in `_shares`. That of `n_parts` owners, whose sums are
+    added up, makes them in `_released`.
+    """
 
     budget: SketchBudget
     label: str
@@ -85,6 +89,24 @@ class SketchSeries(ReleaseSeries):
     @property
     def event(self) -> ev.DpEvent | None:
         return self.budget.event
+
+    def releases(self: Any, source: NoiseSource | None) -> SketchReleases:
+        """Return what releases sums with noise; without a source, what tells its deviation."""
+        budget = self.budget
+        return SketchReleases(budget.noise_multiplier, self._shares, budget.neighbouring, source)
+
+    def values(self: Any, records: Any) -> np.ndarray:
+        """Return the sums of one owner without noise: private. They depend on no other release."""
+        return self._of_parts().made_by(self._released, records)
+
+    def add_noise(self: Any, values: np.ndarray, source: NoiseSource) -> np.ndarray:
+        """Return the sums of an owner with all the noise of a fit to her records alone."""
+        # The order and the sizes of runs are public, and so is the split of the sums among them.
+        return self._of_parts(values, source).made_by(self._released, None)
+
+    def _of_parts(self: Any, given: Any = None, source: Any = None) -> _counts.SumsOfParts:
+        releases, is_noisy = self.releases(source), source is not None
+        return _counts.SumsOfParts(releases, max(self.n_parts, 1), given, is_noisy)
 
 
 def sketch_budget(epsilon: float | None, delta: float, neighbouring: str) -> SketchBudget:
@@ -512,7 +534,7 @@ def weigh_rows(persons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (LARGEST_WEIGHT // sizes)[person], sizes
 
 
-def release_sizes(sizes: np.ndarray, releases: CountReleases) -> np.ndarray:
+def release_sizes(sizes: np.ndarray, releases: _counts.CountReleases) -> np.ndarray:
     """Release how many people have each number of rows, in cells; a person is in one of them.
 
     Counts are 0 beyond the last cell that is clear of noise: otherwise noise alone would make
@@ -520,8 +542,8 @@ def release_sizes(sizes: np.ndarray, releases: CountReleases) -> np.ndarray:
     """
     cells = np.searchsorted(SIZE_EDGES, np.minimum(sizes, SIZE_EDGES[-1] - 1), side="right") - 1
     exact = np.bincount(cells, minlength=len(SIZE_EDGES) - 1)
-    (counts,) = release_tables(releases, "numbers of rows", [exact])
-    noise = releases.standard_deviation("numbers of rows", tables_sensitivity(1))
+    (counts,) = _counts.release_tables(releases, "numbers of rows", [exact])
+    noise = releases.standard_deviation("numbers of rows", _counts.tables_sensitivity(1))
     # Numbers of rows are those up to the last cell whose count is above this many deviations of
     # noise.
     clear_deviations = 4.0
@@ -836,7 +858,7 @@ def _cell_edges(codes):
     most_cells, few_rows = 100, 30
     if len(values) > most_cells:
         return np.unique(np.quantile(codes, np.arange(1, most_cells) / most_cells, method="higher"))
-    return values[1:][np.diff(merge_cells(counts / len(codes), few_rows / len(codes))) > 0]
+    return values[1:][np.diff(_counts.merge_cells(counts / len(codes), few_rows / len(codes))) > 0]
 
 
 def _raked(cells, wanted, weights):

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from skdpot._base import warn_of_empty, warn_user
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _counts, _factors, _records, _schema
-from skdpot.generative._counts import LEAST_NOISE, CountReleases, SumsOfParts
+from skdpot.generative._counts import LEAST_NOISE, CountReleases
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._network import NetworkTraining
@@ -26,7 +26,7 @@ from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSerie
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import check_memory
 from skdpot.privacy.noise import NoiseSource
-from skdpot.releases import SketchReleases, label_threshold
+from skdpot.releases import label_threshold
 from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, person_codes, refuse_other_rows
 from skdpot.transport import nearest_distribution
 
@@ -173,10 +173,8 @@ class TableReleases(SketchSeries):
             by_noise = 2 * math.sqrt(n_columns) * self.noise_of_counts / class_size
             shown = math.hypot(by_noise, math.sqrt(n_columns / class_size)) / 2
             return (ExpectedError(quantity, shown, most_of_map),)
-        totals = self._options["totals"]
-        return _counts.expected_errors(
-            n_records, self.space.schema, self._of_parts(), totals=totals
-        )
+        schema, sums = self.space.schema, self._of_parts()
+        return _counts.expected_errors(n_records, schema, sums, totals=self._options["totals"])
 
     @property
     def noise_of_counts(self) -> float:
@@ -195,15 +193,6 @@ class TableReleases(SketchSeries):
         container = "pandas" if hasattr(columns, "columns") else "array"
         return replace(self, n_parts=n_parts, space=replace(self.space, container=container))
 
-    def values(self, records: PrivateRecords) -> np.ndarray:
-        """Return the sums of one owner without noise: private. They depend on no other release."""
-        return self._of_parts().made_by(self._released, records)
-
-    def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
-        """Return the sums of an owner with all the noise of a fit to her records alone."""
-        # The order and the sizes of runs are public, and so is the split of the sums among them.
-        return self._of_parts(values, source).made_by(self._released, None)
-
     def counted(self, sums: np.ndarray) -> tuple[np.ndarray, float]:
         """Return what an owner's released sums count, and the standard deviation of the noise."""
         return self._sizes(self._released(None, self._of_parts(sums)))
@@ -212,14 +201,9 @@ class TableReleases(SketchSeries):
         """Return what is fitted to the sum of all parts."""
         return self._fitted(self._released(None, self._of_parts(total)))
 
-    def _of_parts(
-        self, given: np.ndarray | None = None, source: NoiseSource | None = None
-    ) -> SumsOfParts:
-        return SumsOfParts(self._releases(source), max(self.n_parts, 1), given, source is not None)
-
     def run(self, records: PrivateRecords, source: NoiseSource) -> ReleasedTable:
         """Release the counts of the points of records, and fit the model to them."""
-        shares, releases = self._shares, self._releases(source)
+        shares, releases = self._shares, self.releases(source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             released = self._released(records, releases)
@@ -245,7 +229,7 @@ class TableReleases(SketchSeries):
         schema = self.space.schema
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
         # How the names of statistics begin that are used only to fit a model.
-        fit_only = ("totals", "tails", "parit", "max_parity", "halves", "strong", "missing")
+        fit_only = ("totals", "parit", "max_parity", "halves", "strong", "missing")
         statistics = {name: x for name, x in released.items() if not name.startswith(fit_only)}
         if schema.target is not None:
             warn_of_empty(schema.columns[schema.target].values, *self._sizes(released))
@@ -257,10 +241,6 @@ class TableReleases(SketchSeries):
         n_cells, j = released["n_cells"], released["n_cells"].argmin()
         sizes = np.split(released["counts"], np.cumsum(n_cells)[:-1])[j].sum(axis=0)
         return sizes, self.noise_of_counts * math.sqrt(n_cells[j])
-
-    def _releases(self, source: NoiseSource | None) -> SketchReleases:
-        budget = self.budget
-        return SketchReleases(budget.noise_multiplier, self._shares, budget.neighbouring, source)
 
     @property
     def planned(self) -> dict[str, _records.PlannedRelease]:
@@ -308,11 +288,11 @@ class SchemaReleases(SketchSeries):
 
     label = "a schema that is found with noise"
 
-    def releases(self, source: NoiseSource | None) -> SketchReleases:
-        """Return the release of the counts; if there is a sketch, its share is kept for it."""
+    @property
+    def _shares(self) -> dict[str, float]:
+        """Return that of the counts; if there is a sketch, the rest is kept for it."""
         kept = {} if self.plan_sketch is None else {"sketch": 1 - SCHEMA_SHARE}
-        shares, budget = {"schema": SCHEMA_SHARE} | kept, self.budget
-        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+        return {"schema": SCHEMA_SHARE} | kept
 
     @property
     def sensitivity(self) -> Callable[..., float]:
@@ -518,7 +498,8 @@ def release_marginals(
 
         - ``"n_cells"``: the number of cells of each column.
         - ``"starts"``, ``"stops"``: the range of codes of each cell.
-        - ``"counts"`` of shape (n_cells, n_classes): the number of records of each cell.
+        - ``"counts"`` of shape (n_cells, n_classes): the number of records of each cell, 0 in
+          `empty_tails`.
         - ``"groups"``: the group of each cell, from 0 in every column.
         - ``"pairs"``: the number of records in each pair of groups of two columns, by class: the
           tables of shape (n_groups, n_groups, n_classes), one pair of columns after another.
@@ -533,7 +514,7 @@ def release_marginals(
           in all classes together, and ``"strong_deviation"`` that of the noise.
         - ``"missing"`` of shape (n_columns, n_columns), with signs: of `missing_together`.
         - ``"totals"`` of shape (n_cells,): the number of records of all classes in each cell, by
-          all counts together, at least 0; ``"tails"`` of shape (n_cells,), of `empty_tails`.
+          all counts together, at least 0.
         - With people, ``"sizes"``: of `release_sizes`. All other counts are of people then.
 
     Notes
@@ -588,14 +569,12 @@ def release_marginals(
 
     # What do columns tell of each other? Pairs of columns are counted in groups of cells.
     cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
-    # All columns count the records: those with more cells add up more noise, and have less weight.
-    weight = np.array([1 / len(count) for count in cleared])
-    # Noise may leave less than no records.
-    n_records = max(float(np.average([count.sum() for count in cleared], weights=weight)), 1.0)
-    noise_of_number = max(noise.max() for noise in noise_of_sums) / math.sqrt(weight.sum())
+    # All columns count the records. Noise may leave less than no records.
+    n_records = max(float(_counts.mean_total(cleared)), 1.0)
+    noise_of_number = max(noise.max() for noise in noise_of_sums)
+    noise_of_number /= math.sqrt(sum(1 / len(count) for count in cleared))
     for column, cell in zip(known, starts, strict=True):
-        everything = np.zeros(len(cell), dtype=np.intp)
-        column.append((everything, np.array([n_records]), noise_of_number))
+        column.append((np.zeros_like(cell), np.array([n_records]), noise_of_number))
     groups, pairs, pair_noise = _count_groups(rows, cleared, n_records, by_cell=by_cell)
     if pairs:
         sizes, noise = [group.max() + 1 for group in groups], max(pair_noise, LEAST_NOISE)
@@ -603,15 +582,13 @@ def release_marginals(
         for column, group, margin in zip(known, groups, margins, strict=True):
             column.append((group, *margin))
     if parities and len(cells) > 2:
-        masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
-        signs, means = _signs_of_cells(schema, groups, sums)
+        signs, means, shares = _signs_of_cells(schema, groups, sums)
     if see_signs:
         # Which pairs are strong?
         blurred = [
-            schema.columns[j].kind == NOMINAL and len(start) > len(mass)
-            for j, start, mass in zip(schema.features, starts, masses, strict=True)
+            schema.columns[j].kind == NOMINAL and len(start) > len(share)
+            for j, start, share in zip(schema.features, starts, shares, strict=True)
         ]
-        shares = [nearest_distribution(mass / n_records) for mass in masses]
         coarse = [
             _factors.coarse_dependence(pair, shares[a], shares[b], n_records, pair_noise)
             if blurred[a] or blurred[b]
@@ -630,18 +607,21 @@ def release_marginals(
 
     # From here on, all is computed from released and public numbers.
     missing = _counts.mean_of_missing(sums, noise_of_sums, schema)
-    combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails, missing)
+    widths = [
+        None if schema.columns[j].kind == NOMINAL else np.diff(edge)
+        for j, edge in zip(schema.features, edges, strict=True)
+    ]
+    combined = map(_counts.likely_counts, sums, noise_of_sums, known, widths, tails, missing)
     return {
         **further,
         "n_cells": np.array(list(map(len, starts))),
         "starts": np.concatenate(starts),
         "stops": np.concatenate([edge[1:] for edge in edges]),
-        "counts": np.concatenate(counts),
+        "counts": np.where(np.concatenate(tails)[:, None], 0.0, np.concatenate(counts)),
         "groups": np.concatenate(groups),
         "pairs": np.concatenate([*pairs, np.zeros(0)]),
         "deviations": np.array([deviations[0], pair_noise, *deviations[1:]]),
         "totals": np.concatenate(list(combined)),
-        "tails": np.concatenate(tails),
     }
 
 
@@ -794,15 +774,16 @@ def _count_groups(rows, cleared, n_records, *, by_cell):
 
 
 def _signs_of_cells(schema, groups, counts):
-    """Return the sign of each cell, by its half of the column, and the mean sign, for each column.
+    """Return signs of cells, by their half of a column, mean signs, and shares of groups.
 
-    `groups` and `counts` have the group of each cell and its released count.
+    `groups` and `counts` have the group of each cell and its released count, for each column.
     """
     masses = [np.bincount(group, count) for group, count in zip(groups, counts, strict=True)]
     halves = [1 - 2 * half for half in _counts.column_halves(masses, schema)]
     shares = [nearest_distribution(mass / max(mass.sum(), 1.0)) for mass in masses]
     signs = [half[group] for half, group in zip(halves, groups, strict=True)]
-    return signs, np.array([half @ share for half, share in zip(halves, shares, strict=True)])
+    means = np.array([half @ share for half, share in zip(halves, shares, strict=True)])
+    return signs, means, shares
 
 
 def _find_strong(rows, signs, means, coarse, groups, sums, noise_of_sums, n_records):
@@ -818,7 +799,7 @@ def _find_strong(rows, signs, means, coarse, groups, sums, noise_of_sums, n_reco
     # Missing values have the last cell of a column.
     last = [np.arange(len(x)) == len(x) - may for x, may in zip(sums, may_miss, strict=True)]
     known = [np.where(end, 0.0, count) for end, count in zip(last, sums, strict=True)]
-    of_known, means_of_known = _signs_of_cells(rows.schema, groups, known)
+    of_known, means_of_known, _ = _signs_of_cells(rows.schema, groups, known)
     # The sign of a record is that of its half of the column. Where both columns of a pair may miss
     # values, it is that of its half of the known ones, or 0; and there is one of missing values.
     exact = _counts.product_sums(rows.parts(signs))[*columns]

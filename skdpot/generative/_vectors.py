@@ -76,6 +76,8 @@ class VectorReleases(SketchSeries):
     progress: Callable[..., Any]
 
     label = "a sketch"
+    # The latter is shared out when it is known about how many records there are.
+    _shares: ClassVar = {"size": 0.002, "sketch": 0.998}
 
     @property
     def n_classes(self) -> int:
@@ -154,7 +156,7 @@ class VectorReleases(SketchSeries):
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the size and of the mean of a class."""
-        releases = self._releases(None)
+        releases = self.releases(None)
         self._divide(releases, n_records)
         return errors_of_classes(releases, n_records / self.n_classes, self.encoder.n_codes)
 
@@ -163,13 +165,6 @@ class VectorReleases(SketchSeries):
         if self.encoder.for_images:
             raise ValueError("there are parts of tables and of vectors, and none of images.")
         return MomentsOfParts(self.space, self.budget, self.encoder, n_parts)
-
-    def _releases(self, source: NoiseSource | None) -> SketchReleases:
-        budget = self.budget
-        # Of the whole budget. The latter is shared out when it is known about how many records
-        # there are.
-        stages = {"size": 0.002, "sketch": 0.998}
-        return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
 
     def _divide(self, releases: SketchReleases, n_records: float) -> None:
         """Divide the budget, given an estimate of the number of records."""
@@ -187,7 +182,7 @@ class VectorReleases(SketchSeries):
         """
         # Independent of all records, and of their number; chooses the first centres of clusters.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        releases, encoder, n_classes = self._releases(source), self.encoder, self.n_classes
+        releases, encoder, n_classes = self.releases(source), self.encoder, self.n_classes
         # Products are small, and with one thread rounding does not depend on the machine.
         with one_blas_thread(), self.progress(unit=" releases") as bar:
 
@@ -461,21 +456,13 @@ class MomentsOfParts(SketchSeries):
     # three of them cost as much as each would with a third of the budget.
     radii = (1.0, 0.5, 0.25)
 
-    def values(self, records: PrivateRecords) -> np.ndarray:
-        """Return the sums of one owner without noise: private. A record is in one class."""
-        return self._sums().made_by(self._released, records)
-
-    def add_noise(self, values: np.ndarray, source: NoiseSource) -> np.ndarray:
-        """Return the sums of an owner with all the noise of a fit to her records alone."""
-        return self._sums(values, source).made_by(self._released, None)
-
     def counted(self, sums: np.ndarray) -> tuple[np.ndarray, float]:
         """Return what an owner's released sums count, and the standard deviation of the noise."""
-        return self._released(None, self._sums(sums))["counts"]
+        return self._released(None, self._of_parts(sums))["counts"]
 
     def read(self, total: np.ndarray) -> FittedRecords:
         """Return the sketch of the sum of all parts: one cluster for each class."""
-        released = self._released(None, self._sums(total))
+        released = self._released(None, self._of_parts(total))
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
         min_radius = _gaussians.fit_norms(*released["norms"], 1).quantiles(0.9)[0]
         radius = min(r for r in self.radii if r == 1 or r >= min_radius)
@@ -502,7 +489,7 @@ class MomentsOfParts(SketchSeries):
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the size and of the mean of a class, of all owners."""
         class_size, means = n_records / max(self.space.n_classes, 1), f"means {self.radii[0]}"
-        return errors_of_classes(self._sums(), class_size, self.encoder.n_codes, means)
+        return errors_of_classes(self._of_parts(), class_size, self.encoder.n_codes, means)
 
     def run(self, records: PrivateRecords, source: NoiseSource) -> FittedRecords:
         """Return the sketch of one owner alone."""
@@ -525,14 +512,12 @@ class MomentsOfParts(SketchSeries):
             released[name] = noisy, sums.standard_deviation(name, sensitivity)
         return released
 
-    def _sums(
-        self, given: np.ndarray | None = None, source: NoiseSource | None = None
-    ) -> SumsOfParts:
-        shares, budget = {"counts": 0.02, "norms": 0.03}, self.budget
+    @property
+    def _shares(self) -> dict[str, float]:
+        shares = {"counts": 0.02, "norms": 0.03}
         for radius in self.radii:
             shares |= {f"means {radius}": 0.25, f"products {radius}": 0.7}
-        releases = SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
-        return SumsOfParts(releases, self.n_parts, given, noisy=source is not None)
+        return shares
 
 
 def errors_of_classes(

@@ -262,7 +262,8 @@ def _plain_value(value: Any) -> Any:
 
 def labels_in(values: np.ndarray) -> np.ndarray:
     """Return values as objects, with None for missing ones."""
-    return objects([None if is_missing(value) else value for value in values.tolist()])
+    may_miss = values.dtype.kind not in "biu"
+    return objects([None if may_miss and is_missing(x) else x for x in values.tolist()])
 
 
 def make_table(

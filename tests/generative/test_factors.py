@@ -15,7 +15,6 @@ from skdpot.generative._factors import (
     normal_table,
     pair_target,
     sign_correlations,
-    sparse_counts,
     standard_ranks,
     strong_correlations,
 )
@@ -114,7 +113,7 @@ def test_counts_of_sparse_tables_are_nearer_than_noisy_or_independent_ones(rng, 
     expected, deviation = 20_000 * rng.dirichlet(np.full(4_000, 0.7)) + 1e-6, 10.0
     exact = rng.poisson(expected * np.where(rng.uniform(size=4_000) < filled, 1 / filled, 0.0))
     noisy = exact + deviation * rng.normal(size=4_000)
-    likely = sparse_counts(noisy, expected, deviation)
+    likely = counts_of_tables.sparse_counts(noisy, expected, deviation)
     error = np.linalg.norm(likely - exact)
     peers = [expected, np.maximum(noisy, 0), np.where(noisy > 3 * deviation, noisy, 0)]
     assert error < 1.02 * min(np.linalg.norm(peer - exact) for peer in peers)

@@ -466,7 +466,7 @@ def test_parts_of_vectors_have_the_noise_that_their_shares_buy():
 
 def test_errors_that_are_shown_before_a_charge_are_those_of_the_sum():
     release = agreed_vectors()._planned()[1].release
-    one, layout = release._sums()._releases, layout_of(release)
+    one, layout = release.releases(None), layout_of(release)
     for error, name in zip(release.expected_errors(9 * N), ("counts", "means 1.0"), strict=True):
         of_owner = one.standard_deviation(name, layout[name][1])
         share = {"counts": 1.0, "means 1.0": np.sqrt(2) / RADIUS / (4.5 * N)}[name]
