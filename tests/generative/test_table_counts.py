@@ -400,8 +400,8 @@ def test_a_target_of_noise_is_not_found_in_samples(target):
 
 
 @pytest.mark.experiment
-def test_components_of_a_parity_are_as_frequent_as_chance_makes_them(tmp_path):
-    """Trees find no parity in a table in which chance favours nothing."""
+def test_columns_of_a_parity_are_as_frequent_in_a_class_as_chance_makes_them(tmp_path):
+    """Trees find no parity in a table in which chance favours nothing; totals are even."""
     schema = {f"x{j}": [0, 1] for j in range(COLUMNS)} | {"y": [0, 1]}
     fitted = DPSinkhornGenerator(
         10.0, 1e-6, schema=schema, target="y", random_state=0,
@@ -411,7 +411,10 @@ def test_components_of_a_parity_are_as_frequent_as_chance_makes_them(tmp_path):
     for generator in (fitted, DPSinkhornGenerator.load(tmp_path / "table.npz")):
         released = generator._fitted
         tables = [released.sample(1000, None, None, np.random.RandomState(i)) for i in range(20)]
-        assert 0.5 < np.std([rows["y"].sum() for rows in tables]) / np.sqrt(250) < 1.6
+        # With both totals fixed, the number in both is hypergeometric.
+        in_both = [(rows["x0"] * rows["y"]).sum() for rows in tables]
+        assert 0.5 < np.std(in_both) / np.sqrt(1000 / 16) < 1.6
+        assert max(np.std([rows[name].sum() for rows in tables]) for name in ("x0", "y")) < 2
 
 
 def test_a_column_of_one_value_leaves_a_model_that_can_be_drawn_from():
