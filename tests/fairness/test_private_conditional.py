@@ -183,7 +183,7 @@ def codes_of_places(n, seed):
 
 @pytest.mark.experiment
 @pytest.mark.refuses_useless
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [2, 5])
 def test_a_map_that_breaks_what_the_release_hardly_shows_is_made_only_if_it_is_asked_for(seed):
     X, labels = codes_of_places(2000, seed)
     params = {"epsilon": 3.0, "delta": DELTA, "groups": ["f", "m"], "random_state": seed}

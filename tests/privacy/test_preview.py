@@ -350,7 +350,7 @@ def counts_of_tables():
     units = np.column_stack([rng.integers(0, k, n) for k in (50, 2, 4)])
     shares, means, correlations = [], [], []
     for seed in range(300):
-        found = release_marginals(units, release.space.schema, release._releases(make_source(seed)))
+        found = release_marginals(units, release.space.schema, release.releases(make_source(seed)))
         of_age, of_sex = found["totals"][:50], found["totals"][50:52]
         means.append(of_age @ np.arange(50) / of_age.sum())
         shares.append(of_sex[0] / of_sex.sum())
