@@ -43,7 +43,8 @@ def draw_entries(
         nearly those of this many records, while each record is drawn almost as if it were the only
         one. With None, records do not depend on each other.
     strata : ndarray of shape (n,), default=None
-        The stratum of each record; None for one stratum.
+        The stratum of each record; None for one stratum. With one row of `sizes`, all strata are
+        even together.
 
     Returns
     -------
@@ -116,8 +117,8 @@ def sample_codes(
     evenly : bool, default=False
         Whether shares of components, of cells, and of each component's cells, are hardly changed
         by chance. Each record is drawn almost as if it were the only one, and all are nearer to
-        the model than independent ones. Components of a model with parities, and columns of
-        these, are drawn independently.
+        the model than independent ones. Components of a model with parities are drawn
+        independently, and columns of these have even totals in all classes together only.
 
     Returns
     -------

@@ -611,9 +611,10 @@ def even_totals(
     """Draw some entries again, in place, until their totals are nearly the expected ones.
 
     Records of entries with too many are drawn again among their own entry and those with too few.
-    Each record is in a stratum; `expected` has the shape (n_strata, n_entries). `weights_of`
-    returns the probabilities of entries, of shape (n, n_entries), for the positions of records: few
-    of them become what is unlikely for them.
+    Each record is in a stratum; `expected` has the shape (n_strata, n_entries), or (1, n_entries)
+    for the totals of all strata together. `weights_of` returns the probabilities of entries, of
+    shape (n, n_entries), for the positions of records: few of them become what is unlikely for
+    them.
     """
     # Far fewer records than chance moves, if the table is large.
     n_rounds, n_entries, enough = 8, expected.shape[1], len(drawn) / 2000
