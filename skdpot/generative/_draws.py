@@ -177,10 +177,10 @@ def sample_codes(
         labels = np.repeat(labels, n_candidates)
     of_labels = shares_of_rows(_with_fallback(is_of_class * posterior, is_of_class * prior))
     of_each = np.bincount(labels, minlength=len(of_labels))[None]
-    components = draw_entries(
-        of_labels, labels, rng, of_each if evenly and not by_chance.any() else None
-    )
-    sizes = is_of_class * (of_each @ of_labels) if evenly else None
+    is_even = evenly and not by_chance.any()
+    components = draw_entries(of_labels, labels, rng, of_each if is_even else None)
+    of_all = np.bincount(components, minlength=len(prior))[None] if is_even else of_each @ of_labels
+    sizes = is_of_class * of_all if evenly else None
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -192,7 +192,7 @@ def sample_codes(
     grouped, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
         profiles, rows, weights = cells[c], components, prior
-        of_rows = of_each @ of_labels if by_chance[c] and evenly else sizes
+        of_rows = of_all if by_chance[c] and evenly else sizes
         if c in factors:
             for parent in factors[c]:
                 if parent < -1:
